@@ -17,7 +17,7 @@ import small_city
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.model import ContributionBound, Counts, SpeedUnit
 from trafficdp.sensitive import Contributions
-from trafficdp.store import analyst, store_files
+from trafficdp.store import analyst
 
 # no verdict hangs on the machine's speed
 hypothesis.settings.register_profile(
@@ -119,15 +119,6 @@ def bound_of():
         return ContributionBound(Fraction(upper), Fraction(step), SpeedUnit.KILOMETRES_PER_HOUR)
 
     return build
-
-
-@pytest.fixture(scope="module")
-def optimized():
-    """DuckDB plans statements as it does for users, in as many threads as the machine has."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(small_city, "PLAIN", False)
-        patched.setattr(store_files, "_idle", {})
-        yield
 
 
 @pytest.fixture

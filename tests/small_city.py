@@ -138,24 +138,13 @@ def ended(child):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-PLAIN = True
-"""Whether DuckDB runs statements as they are written, in one thread: of so few rows no better plan pays.
-
-The fixture ``optimized`` is for what shows that users' plans give the same.
-"""
-
-
 def wait_for_no_disk():
     """Let this process and its children write without waiting for the disk: no test cuts the power."""
     os.fsync = os.fstat
     connect = duckdb.connect
 
     def unsynced(database=":memory:", read_only=False, config=()):
-        threads = {"threads": "1"} if PLAIN else {}
-        made = connect(database, read_only, {"fsync_mode": "NONE", **threads, **dict(config)})
-        if PLAIN:
-            made.execute("PRAGMA disable_optimizer")
-        return made
+        return connect(database, read_only, {"fsync_mode": "NONE", **dict(config)})
 
     duckdb.connect = unsynced
 

@@ -33,7 +33,7 @@ def _marks(file, case):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("optimized", "tables_alone")
+@pytest.mark.usefixtures("tables_alone")
 @pytest.mark.parametrize(
     ("file", "case"),
     [pytest.param(file, case, marks=_marks(file, case)) for file, cases in CASES.items() for case in cases],

@@ -54,7 +54,7 @@ def bound_of(upper: str = "30", step: str = "0.1", unit: SpeedUnit = SpeedUnit.M
     return ContributionBound(Fraction(upper), Fraction(step), unit)
 
 
-def made(optimized: None) -> Iterator[duckdb.DuckDBPyConnection]:
+def made() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(":memory:") as connection:
         connection.execute(files("trafficdp.store").joinpath("sql/tables/vault.sql").read_text())
         yield connection

@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 
 @pytest.fixture
-def vault(optimized: None) -> Iterator[duckdb.DuckDBPyConnection]:
+def vault() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect(":memory:") as connection:
         connection.execute(files("trafficdp.store").joinpath("sql/tables/vault.sql").read_text())
         yield connection
