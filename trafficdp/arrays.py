@@ -1,7 +1,5 @@
 """Types of arrays, by what they hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError
-from trafficdp.model.counts import Counts
+from trafficdp.model.counts import Counts, unique_by_counting
 from trafficdp.model.speed import ContributionBound
 
 if TYPE_CHECKING:
@@ -71,17 +71,6 @@ ANYONE = 0
 """The account of every possible vehicle, where nothing about any is public; vehicles count from 1."""
 
 
-def renumber_vehicles(vehicle: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
-    """Return the distinct vehicle numbers, rising, and the position of each entry of ``vehicle`` (n,) in
-    them.
-
-    Numbers in ``vehicle`` are at least 0.
-    """
-    there = np.zeros(int(vehicle.max(initial=0)) + 1, dtype=np.bool_)
-    there[vehicle] = True
-    return np.flatnonzero(there).astype(np.int64), (np.cumsum(there, dtype=np.int64) - 1)[vehicle]
-
-
 @dataclass(frozen=True, repr=False)
 class Contributions:
     """Exact integer sums of clipped values, for every pair of ``counts`` (shape (P,) each).
@@ -119,7 +108,7 @@ class Contributions:
         """
         first = np.ones(len(cell), dtype=np.bool_)
         first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
-        vehicles, user = renumber_vehicles(vehicle)
+        vehicles, user = unique_by_counting(vehicle)
         counts = Counts(
             cell=cell[first].astype(np.uint64, copy=False),
             slot=slot[first].astype(np.int64, copy=False),

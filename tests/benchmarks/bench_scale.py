@@ -247,7 +247,6 @@ def measured(step: str, folder: Path, profile: bool = False) -> dict[str, float]
 def measure(step: str, folder: Path, profile: bool) -> None:
     """Run a step in this process and print what it took, as JSON."""
     if step != "floor":
-        reuse_freed_memory()
         for module in IMPORTED:
             importlib.import_module(module)
     profiler = cProfile.Profile()

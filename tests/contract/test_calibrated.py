@@ -47,12 +47,11 @@ def signature(of, name):
     method = getattr(of, name)
     taken = inspect.signature(method)
     # `model.Statistic` is `Statistic`
-    found = [
+    return [
         (each.name, each.kind, re.sub(r"\b[a-z_]+\.(?=[A-Z])", "", each.annotation))
         for each in taken.parameters.values()
         if each.name not in ("self", "cls")
     ]
-    return found
 
 
 def methods_of(protocol):

@@ -25,8 +25,8 @@ from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import bins_in_mosaic, meets_selection, slots_of
 from trafficdp.errors import DataError
-from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind
-from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples, renumber_vehicles
+from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind, unique_by_counting
+from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples
 from trafficdp.store.store_files import Spill, in_memory, registered, store_failures
 from trafficdp.store.vault_fixes import CachedContributions, cache_key, imported_rows, is_imported
 
@@ -317,7 +317,7 @@ def _packed_sums(
     del bins, first
     # what is left of a pair is its vehicle
     pair &= (1 << layout.vehicle) - 1
-    vehicles, user = renumber_vehicles(pair)
+    vehicles, user = unique_by_counting(pair)
     counts = Counts(
         cell=cells.values[of_bin >> layout.slot],
         slot=slots.values[of_bin & ((1 << layout.slot) - 1)],

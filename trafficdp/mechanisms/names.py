@@ -1,7 +1,5 @@
 """What mechanisms and accountings are called: all that settings need of them. What they do loads slowly."""
 
-from __future__ import annotations
-
 from trafficdp.privacy.loss import LossKind
 
 AUTO = "auto"

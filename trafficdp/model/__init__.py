@@ -31,6 +31,7 @@ from trafficdp.model.counts import (
     largest_two,
     number_pairs,
     stable_order,
+    unique_by_counting,
 )
 from trafficdp.model.grid import (
     DAYS,
@@ -157,5 +158,6 @@ __all__ = [
     "slot_kinds_of",
     "stable_order",
     "start_of_seconds",
+    "unique_by_counting",
     "zone_of",
 ]

@@ -116,6 +116,22 @@ def stable_order(key: Whole, size: int) -> Whole:
     return result
 
 
+def unique_by_counting(
+    key: npt.NDArray[np.integer], kind: npt.DTypeLike = np.int64
+) -> tuple[IntArray, npt.NDArray[Any]]:
+    """Return the distinct ``key`` (n,), rising, and the position of each key among them, of type ``kind``.
+
+    What ``numpy.unique(key, return_inverse=True)`` gives, in time and memory n + the largest key. Keys are
+    at least 0.
+    """
+    there = np.zeros(int(key.max(initial=0)) + 1, dtype=np.bool_)
+    there[key] = True
+    distinct = np.flatnonzero(there).astype(np.int64)
+    place = np.empty(len(there), dtype=kind)
+    place[distinct] = np.arange(len(distinct))
+    return distinct, place[key]
+
+
 def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tuple[IntArray, IntArray, Whole]:
     """Return the different pairs of ``first`` and ``second``, sorted, and which of them each entry is.
 
@@ -132,12 +148,7 @@ def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tupl
     number: Whole
     if firsts * seconds <= FEW_PAIRS * len(pair):
         # so few possible pairs are counted off, which is faster than sorting the entries
-        there = np.zeros(firsts * seconds, dtype=np.bool_)
-        there[pair] = True
-        different = np.flatnonzero(there)
-        place = np.empty(len(there), dtype=kind)
-        place[different] = np.arange(len(different))
-        number = place[pair]
+        different, number = unique_by_counting(pair, kind)
     else:
         order = np.argsort(pair)
         pair = pair[order]

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from trafficdp._durable import new_token
 from trafficdp.arrays import IntArray
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model import ContributionBound, Counts, Grid
+from trafficdp.model import ContributionBound, Counts, Grid, unique_by_counting
 from trafficdp.privacy.ledger import canonical
-from trafficdp.sensitive import Contributions, Fixes, renumber_vehicles
+from trafficdp.sensitive import Contributions, Fixes
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
@@ -549,7 +549,7 @@ def load_contributions(
             equal = first[1:] == first[:-1]
             if not ((first[1:] > first[:-1]) | equal & (second[1:] > second[:-1])).all():
                 return None
-        vehicles, user = renumber_vehicles(vehicle)
+        vehicles, user = unique_by_counting(vehicle)
         fixes, total, squares = whole("fixes"), whole("total"), whole("total_of_squares")
     except (ValueError, TypeError, IndexError):
         return None

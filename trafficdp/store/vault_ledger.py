@@ -124,6 +124,7 @@ _SPENT = """WITH paid AS (
 ), spent AS (
     SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico FROM paid GROUP BY vehicle_id
 ) """
+_SPENT_BY_VEHICLE = _SPENT + "FROM spent ORDER BY vehicle_id"
 
 
 def spent(vault: Vault, vehicle: IntArray, window: budget.Window | None = None) -> IntArray:
@@ -135,7 +136,8 @@ def spent(vault: Vault, vehicle: IntArray, window: budget.Window | None = None) 
         return _of_vehicles(_spent_by_all(vault, None), vehicle)
     if _months_are_kept(vault, window.time_zone):
         return _of_vehicles(query(vault.connection, _SPENT_IN_MONTHS, [window.months]), vehicle)
-    return _of_vehicles(_spent_by(vault, _charges_in(vault, window)), vehicle)
+    spent_in = {"charges": _charges_in(vault, window)}
+    return _of_vehicles(query(vault.connection, _SPENT_BY_VEHICLE, spent_in), vehicle)
 
 
 def spent_by_analyst(vault: Vault, vehicle: IntArray, analyst: str) -> IntArray:
@@ -152,12 +154,7 @@ def _spent_by_all(vault: Vault, analyst: str | None) -> pa.Table:
         kept = "SELECT vehicle_id, loss_pico FROM spending WHERE analyst IS NOT DISTINCT FROM ? ORDER BY ALL"
         return query(vault.connection, kept, [analyst])
     charges = None if analyst is None else charges_by_analyst(vault, analyst).get(analyst, [])
-    return _spent_by(vault, charges)
-
-
-def _spent_by(vault: Vault, charges: Sequence[int] | None) -> pa.Table:
-    """Return vehicle_id, rising, and loss_pico: the sum of the numbered ``charges``, or (None) of all."""
-    return query(vault.connection, _SPENT + "FROM spent ORDER BY vehicle_id", {"charges": charges})
+    return query(vault.connection, _SPENT_BY_VEHICLE, {"charges": charges})
 
 
 def _of_vehicles(table: pa.Table, vehicle: IntArray) -> IntArray:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.model import counts as module
-from trafficdp.model.counts import largest_two, number_pairs, stable_order
+from trafficdp.model.counts import largest_two, number_pairs, stable_order, unique_by_counting
 
 
 @given(
@@ -42,6 +42,14 @@ def test_different_pairs_are_numbered_in_order(seconds, pairs):
     different = sorted(set(pairs))
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == different
     assert number.tolist() == [different.index(pair) for pair in pairs]
+
+
+@given(st.lists(st.integers(0, 40), max_size=30), st.sampled_from([np.int32, np.int64]))
+def test_distinct_keys_and_positions_are_those_of_numpy(keys, kind):
+    distinct, position = unique_by_counting(np.array(keys, dtype=np.int64), kind)
+    expected, inverse = np.unique(np.array(keys, dtype=np.int64), return_inverse=True)
+    assert (distinct.tolist(), position.tolist()) == (expected.tolist(), inverse.tolist())
+    assert position.dtype == kind
 
 
 def test_the_two_largest_of_groups():
