@@ -23,8 +23,8 @@ fast: $(VENV)/.ready
 	  -m "not slow and not store and not browser and not prove" \
 	  tests/architecture tests/contract tests/golden tests/unit
 
-# Before a commit: everything that is claimed, every claim once in its cheap form.
-test: check
+# Before a commit: everything that is claimed, every claim once in its cheap form, and what `make check` sees.
+test: $(VENV)/.ready
 	$(RUN)/python -m pytest -n auto --dist loadgroup -m "not prove"
 
 # Before a version: the long forms of claims whose cheap forms `make test` runs. More draws for coverage
