@@ -152,8 +152,8 @@ def table(streams: dict[str, Arrivals], epsilon: float, curve_rows: list[list[st
 def activation_table(arrivals: Arrivals, epsilon: float) -> list[str]:
     """Return after how many samples each level of the paper's plan and of ours is active."""
     plans = {
-        "A6": paper_plan(arrivals.users, arrivals.samples, arrivals.steps, epsilon, FAILURE),
-        "chosen": best_plan(arrivals.users, arrivals.samples, arrivals.steps, epsilon, FAILURE),
+        "A6": paper_plan(arrivals.users, arrivals.samples, arrivals.upper_steps, epsilon, FAILURE),
+        "chosen": best_plan(arrivals.users, arrivals.samples, arrivals.upper_steps, epsilon, FAILURE),
     }
     levels = len(plans["A6"].width)
     lines = ["| level | " + " | ".join(map(str, range(levels))) + " |", "|" + "---|" * (levels + 1)]
@@ -162,7 +162,7 @@ def activation_table(arrivals: Arrivals, epsilon: float) -> list[str]:
         when = ["never" if t > len(arrivals) else f"{t:,}" for t in active.tolist()]
         lines.append(f"| {name}: samples until active | " + " | ".join(when) + " |")
         lines.append(f"| {name}: arrays k | " + " | ".join(map(str, plan.arrays.tolist())) + " |")
-        share = plan.width / (plan.steps * plan.size)
+        share = plan.width / (plan.upper_steps * plan.size)
         lines.append(f"| {name}: W / (U B) | " + " | ".join(f"{each:.2f}" for each in share) + " |")
     return lines
 
@@ -172,7 +172,7 @@ def variance_table(streams: dict[str, Arrivals], epsilon: float) -> list[str]:
     lines = ["| stream | epsilon | mean, jointly | variance, jointly | mean, half | variance, half |"]
     lines.append("|" + "---|" * 6)
     for name, arrivals in streams.items():
-        at, u = moments(arrivals), arrivals.steps
+        at, u = moments(arrivals), arrivals.upper_steps
         tree = best_tree(arrivals.users)
         mean = arrivals.running_mean()[at - 1]
         square = (np.cumsum(arrivals.value.astype(np.float64) ** 2) / np.arange(1, len(arrivals) + 1))[at - 1]
@@ -205,12 +205,12 @@ def window_table(arrivals: Arrivals, minute: IntArray) -> list[str]:
         there = inside > 0
         cells = []
         for window in (SlidingWindow(size, Tree()), SlidingWindow(size, Tree(size + 1)), best_window(size)):
-            scale = window.scale(fixes, arrivals.steps, epsilon)
+            scale = window.scale(fixes, arrivals.upper_steps, epsilon)
             sums = window.sums(total.astype(np.int64), scale, SimulatedNoise(SEED), RUNS)
-            means = np.clip(sums[:, there] / inside[there], 0, arrivals.steps)
-            error = np.abs(means - exact[there] / inside[there]).mean() / arrivals.steps
+            means = np.clip(sums[:, there] / inside[there], 0, arrivals.upper_steps)
+            error = np.abs(means - exact[there] / inside[there]).mean() / arrivals.upper_steps
             cells.append(f"{100 * error:.2f}")
-            pico = window.loss_per_vehicle(arrivals.user, minute, arrivals.steps, scale, arrivals.users)
+            pico = window.loss_per_vehicle(arrivals.user, minute, arrivals.upper_steps, scale, arrivals.users)
         lines.append(
             f"| {size} minutes | {epsilon:g} | "
             + " | ".join(cells)

@@ -113,7 +113,7 @@ def _reader(kind: str, name: str) -> Target:
 
     def read(content: bytes, folder: Path) -> None:
         path = _file(content, folder, name)
-        read_file(path, source, _area(), key, judged=len(content) % 2 == 0)
+        read_file(path, source, _area(), key, refuse_by_rows=len(content) % 2 == 0)
 
     return read
 

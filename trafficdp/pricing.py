@@ -57,7 +57,7 @@ class Losses:
         return Losses(self.user, self.numerator * factor.numerator, self.denominator * factor.denominator)
 
 
-def losses_of_noise(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
+def laplace_losses(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
     """Return the exact losses ``change`` / ``scale``, as of Laplace noise, where the change is above 0.
 
     One loss an entry, nothing is summed; no speed is read. ``user`` (n,) is the vehicle of each entry,
@@ -202,7 +202,7 @@ def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Los
         at, user = support.coordinate[part], support.user[part]
         change = _moved(move[part], step.shift[at]).astype(object)
         yield (
-            losses_of_noise(user, change, law.scale[at])
+            laplace_losses(user, change, law.scale[at])
             if isinstance(law, Laplace)
             else _squares(user, change, law.sd[at])
         )
@@ -210,7 +210,7 @@ def _separate(of: Box | ClaimedSums, move: IntArray, step: Step) -> Iterator[Los
 
 def _squares(user: IntArray, change: ObjectArray, sd: FloatArray) -> Losses:
     """Return the exact losses rho = ``change``^2 / (2 ``sd``^2) of Gaussian noise, entry by entry."""
-    once = losses_of_noise(user, change, sd)
+    once = laplace_losses(user, change, sd)
     return Losses(once.user, once.numerator**2, 2 * once.denominator**2)
 
 
@@ -301,7 +301,7 @@ def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
         far = np.minimum(far, (2 * GRAINS) ** of.norm)
     user = np.arange(len(far))
     if of.norm == 1 and isinstance(step.law, Laplace):
-        return losses_of_noise(
+        return laplace_losses(
             user, far, np.full(len(user), step.law.scale.min(initial=np.finfo(np.float64).max))
         )
     if of.norm == 2 and isinstance(step.law, Gaussian):
@@ -316,7 +316,7 @@ def _choice(support: EntryIndex, change: FloatArray, scale: FloatArray, kind: Lo
     for part in _chunks(support):
         at, user = support.coordinate[part], support.user[part]
         above, below = as_ratio(2.0 * change[at])
-        once = losses_of_noise(user, above, scale[at])
+        once = laplace_losses(user, above, scale[at])
         kept = above > 0
         found = Losses(once.user, once.numerator, once.denominator * below[kept])
         rho = kind is LossKind.ZCDP
@@ -362,7 +362,7 @@ def _over(user: IntArray, units: IntArray, scale: float) -> Losses:
         total[:] = whole.tolist()
     else:
         np.add.at(total, user, units.astype(object))
-    return losses_of_noise(np.arange(len(total)), total, np.full(len(total), scale))
+    return laplace_losses(np.arange(len(total)), total, np.full(len(total), scale))
 
 
 def _numbered(user: IntArray, block: IntArray) -> IntArray:

@@ -498,7 +498,11 @@ def _forgotten_if_known(patch, *, renamed=True):
 def _refused_for_its_rows(patch):
     """A file is refused for having no row."""
     sound = intake.Reading
-    patch.setattr(intake, "Reading", lambda *given, judged, **options: sound(*given, judged=True, **options))
+    patch.setattr(
+        intake,
+        "Reading",
+        lambda *given, refuse_by_rows, **options: sound(*given, refuse_by_rows=True, **options),
+    )
 
 
 def _nothing_to_take_back(patch):

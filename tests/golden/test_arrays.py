@@ -11,9 +11,9 @@ from trafficdp.bounding.arrays import (
     argmax_cap,
     array_mean_sensitivity,
     best_fit,
+    concentration_width,
     dropped_mean_bias,
     kept_counts,
-    levy_width,
     median_cap,
     total_variation_bias,
     wrap_around,
@@ -113,7 +113,7 @@ def test_the_interval_is_the_golden_one():
     [(5, 4, 65.0, 0.2, 45.453681), (164, 100, 65.0, 0.2, 12.505071)],
 )
 def test_the_width_of_parts_is_the_golden_one(arrays, capacity, upper, gamma, expected):
-    found = levy_width(np.array([arrays]), np.array([capacity]), upper, gamma)[0]
+    found = concentration_width(np.array([arrays]), np.array([capacity]), upper, gamma)[0]
     assert found == pytest.approx(expected, abs=5e-7)
 
 

@@ -13,7 +13,7 @@ VALUE = np.array([5, 3, 2, 4, 6, 8, 1, 7, 9, 10])
 
 @pytest.fixture
 def arrivals():
-    return Arrivals(ORDER, VALUE, users=3, samples=8, steps=10)
+    return Arrivals(ORDER, VALUE, users=3, samples=8, upper_steps=10)
 
 
 def test_streams_of_the_levels(arrivals):

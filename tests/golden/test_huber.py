@@ -6,10 +6,10 @@ import pytest
 from trafficdp.bounding.huber import (
     HuberParameters,
     balanced_distance,
-    clean_smooth_sensitivity,
     huber_location,
     huber_point,
     smooth_sensitivity,
+    typical_smooth_sensitivity,
 )
 from trafficdp.noise import smooth_gaussian, student_t
 
@@ -91,7 +91,9 @@ def test_gaussian_alphas_are_golden(epsilon, expected):
 def test_student_t_errors_of_clean_bins_are_golden(users, expected):
     # U = 65, T = 10, Z just below 4 (a good data set must be strictly good), all values of k0
     shape = equal(users, 10.0, 65.0)
-    smooth = clean_smooth_sensitivity(shape, np.array([1 / 6]), relative_distance=0.4 - 1e-6, levels=users)[0]
+    smooth = typical_smooth_sensitivity(shape, np.array([1 / 6]), relative_distance=0.4 - 1e-6, levels=users)[
+        0
+    ]
     assert smooth * 1.10266 / 0.724962 == pytest.approx(expected, rel=0.02)
 
 
@@ -103,5 +105,5 @@ def test_gaussian_errors_of_clean_bins_are_golden(users, multiple, expected):
     # the golden figures belong to two choices of beta
     beta = multiple * smooth_gaussian.default_beta(1, 1e-6)
     alpha = smooth_gaussian.largest_alpha(1, 1e-6, beta)
-    smooth = clean_smooth_sensitivity(equal(users, 10.0, 65.0), np.array([beta]), levels=users)[0]
+    smooth = typical_smooth_sensitivity(equal(users, 10.0, 65.0), np.array([beta]), levels=users)[0]
     assert smooth * np.sqrt(2 / np.pi) / alpha == pytest.approx(expected, rel=0.02)

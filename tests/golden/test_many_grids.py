@@ -54,7 +54,7 @@ def test_the_losses_of_three_vehicles_are_the_golden_ones(counts_of, bound_of):
 def test_the_sums_of_shares_are_the_golden_ones(counts_of):
     counts = counts_of(THREE)
     share = counts.count / counts.largest_count_per_bin[counts.bin_index]
-    np.testing.assert_allclose(counts.total_per_user(share), [1.25, 19 / 12, 2.0])
+    np.testing.assert_allclose(counts.sum_per_user(share), [1.25, 19 / 12, 2.0])
 
 
 def test_the_papers_worst_scale_on_the_diagonal_city_is_the_golden_one(accountings_of):

@@ -80,7 +80,7 @@ def test_vectors_and_lengths_are_the_golden_ones_and_average_to_the_means(city):
     np.testing.assert_allclose(known.ranked / 2.0**50, share, rtol=1e-9)
     # two vectors of a vehicle are at most B_l apart, and the noise is that of the furthest
     grain = known.step.of.bound / GRAINS
-    apart = city.counts.total_per_user((grain * (known.step.of.high - known.step.of.low)) ** 2.0)
+    apart = city.counts.sum_per_user((grain * (known.step.of.high - known.step.of.low)) ** 2.0)
     np.testing.assert_allclose(np.sqrt(apart), longest, rtol=1e-5)
     sd = longest.max() / np.sqrt(2 * 0.5 * 9 / 16)
     np.testing.assert_allclose(known.step.law.sd * grain, sd, rtol=1e-5)

@@ -11,10 +11,10 @@ import pytest
 
 from trafficdp.bounding.huber import (
     HuberParameters,
-    clean_smooth_sensitivity,
     huber_location,
     scale_threshold,
     smooth_sensitivity,
+    typical_smooth_sensitivity,
 )
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic.huber import Huber
@@ -112,21 +112,21 @@ def test_the_error_falls_with_the_square_of_the_number_of_vehicles():
 
 
 def test_pure_epsilon_noise_moves_the_border_from_a_thousand_vehicles_to_a_hundred():
-    def clean_error(mechanism, users, threshold):
+    def typical_error(mechanism, users, threshold):
         shape = HuberParameters(
             np.full(users, 1 / users), np.full(users, threshold), np.zeros(users, dtype=np.int64), 1, 65.0
         )
         alpha, beta, size = mechanism.calibrated(np.array([1.0]))
-        return clean_smooth_sensitivity(shape, beta)[0] * size / alpha[0]
+        return typical_smooth_sensitivity(shape, beta)[0] * size / alpha[0]
 
     for threshold in (4.0, 10.0):
-        assert clean_error(Huber(), 125, threshold) < 65 / 125
+        assert typical_error(Huber(), 125, threshold) < 65 / 125
         for multiple in (1.0, 2.0, 3.0, 4.0, 5.0):
-            assert clean_error(GaussianHuber(beta_multiple=multiple), 500, threshold) > 2 * 65 / 500
-    assert clean_error(GaussianHuber(), 5000, 4.0) < 65 / 5000
+            assert typical_error(GaussianHuber(beta_multiple=multiple), 500, threshold) > 2 * 65 / 500
+    assert typical_error(GaussianHuber(), 5000, 4.0) < 65 / 5000
     # at T = 10 the Gaussian form never beats Laplace noise
     for multiple in (1.0, 2.0, 4.0):
-        assert clean_error(GaussianHuber(beta_multiple=multiple), 100_000, 10.0) > 65 / 100_000
+        assert typical_error(GaussianHuber(beta_multiple=multiple), 100_000, 10.0) > 65 / 100_000
 
 
 def test_the_public_error_of_a_bin_is_what_its_simulation_gives():

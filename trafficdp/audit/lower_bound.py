@@ -88,7 +88,7 @@ class Likelihoods:
         again = ReplayedDraws(source, times, drawn.said)
         self._run(pair.right if samples is pair.left else pair.left, times, again)
         # equal ratios that were added up in another order are one number, so that no event parts them
-        more = np.clip(again.surprise - drawn.surprise, -CERTAIN, CERTAIN).round(9)
+        more = np.clip(drawn.log_likelihood - again.log_likelihood, -CERTAIN, CERTAIN).round(9)
         return more if samples is pair.left else -more
 
     def _run(self, samples: Samples, times: int, measure: ReplayedDraws) -> None:
@@ -101,7 +101,7 @@ class Likelihoods:
 class ReplayedDraws(SimulatedNoise):
     """A noise source that records its answers in ``said``, or gives the answers ``said`` of an earlier run.
 
-    ``surprise``, shape (times,), is -ln P(answers) for each of ``times`` copies of one data set, up to a
+    ``log_likelihood``, shape (times,), is ln P(answers) for each of ``times`` copies of one data set, up to a
     constant that is the same on both data sets of a pair. A choice is recorded as a whole number: a
     candidate of weight w stands for w units, and the number is the place of the unit that was drawn.
     """
@@ -111,12 +111,12 @@ class ReplayedDraws(SimulatedNoise):
         self._source, self._again, self._left = source, bool(said), list(said)
         self.said: list[IntArray] = []
         self._within: IntArray = np.zeros(0, dtype=np.int64)
-        self.surprise = np.zeros(times)
+        self.log_likelihood = np.zeros(times)
 
     def laplace(self, sums: IntArray, scale: FloatArray) -> IntArray:
         """Return ``sums`` plus Laplace noise of ``scale``, or the recorded answer.
 
-        -ln of its probability is added to ``surprise``.
+        The logarithm of its probability is added to ``log_likelihood``.
         """
         said = self._left.pop(0) if self._again else self._source.laplace(sums, scale)
         self._keep(said, _over(np.abs(said - sums), scale))
@@ -125,7 +125,7 @@ class ReplayedDraws(SimulatedNoise):
     def gaussian(self, sums: IntArray, sd: FloatArray) -> IntArray:
         """Return ``sums`` plus Gaussian noise of standard deviation ``sd``, or the recorded answer.
 
-        -ln of its probability is added to ``surprise``.
+        The logarithm of its probability is added to ``log_likelihood``.
         """
         said = self._left.pop(0) if self._again else self._source.gaussian(sums, sd)
         self._keep(said, _over(said - sums, sd) ** 2 / 2)
@@ -134,10 +134,11 @@ class ReplayedDraws(SimulatedNoise):
     def choose(
         self, cost: IntArray, weight: IntArray, start: IntArray, scale: FloatArray, runs: int = 1
     ) -> IntArray:
-        """Return the index of the candidate chosen in each group, shape (1, groups); add to ``surprise``.
+        """Return the index of the candidate chosen in each group, shape (1, groups).
 
         Group i has the candidates ``start[i]`` to ``start[i + 1]`` - 1, each with a ``cost`` and a
-        ``weight``. The choice is drawn by the exponential mechanism of ``scale``, or is the recorded one.
+        ``weight``. The choice is drawn by the exponential mechanism of ``scale``, or is the recorded one. The
+        logarithm of its probability is added to ``log_likelihood``.
         """
         ends = np.cumsum(weight)
         first = np.append(0, ends)[start[:-1]]
@@ -156,8 +157,8 @@ class ReplayedDraws(SimulatedNoise):
     def uniform_below(self, count: IntArray) -> IntArray:
         """Return, for each choice just made, a uniform unit in 0..``count`` - 1 of the chosen candidate.
 
-        Drawn, or as recorded. ``surprise`` does not change: ``choose`` has counted the unit's probability
-        already.
+        Drawn, or as recorded. ``log_likelihood`` does not change: ``choose`` has counted the unit's
+        probability already.
         """
         if self._again or not len(count):
             return self._within if len(count) else count
@@ -165,9 +166,10 @@ class ReplayedDraws(SimulatedNoise):
         self.said[-1] = self.said[-1] + drawn
         return drawn
 
-    def _keep(self, said: IntArray, surprise: FloatArray) -> None:
+    def _keep(self, said: IntArray, minus_log: FloatArray) -> None:
+        """Record what was ``said``, and ``minus_log``, its -ln P."""
         self.said.append(said)
-        self.surprise += surprise.reshape(-1, len(self.surprise)).sum(axis=0)
+        self.log_likelihood -= minus_log.reshape(-1, len(self.log_likelihood)).sum(axis=0)
 
 
 def _over(move: IntArray, scale: FloatArray) -> FloatArray:

@@ -179,7 +179,9 @@ def _ratios(two: tuple[NoiseRequest, NoiseRequest], times: int, noise: NoiseSour
         again = lower_bound.ReplayedDraws(noise, now, drawn.said)
         two[1].repeat_on(again, now)
         parts.append(
-            np.clip(again.surprise - drawn.surprise, -lower_bound.CERTAIN, lower_bound.CERTAIN).round(9)
+            np.clip(
+                drawn.log_likelihood - again.log_likelihood, -lower_bound.CERTAIN, lower_bound.CERTAIN
+            ).round(9)
         )
     return np.concatenate(parts)
 

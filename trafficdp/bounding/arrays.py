@@ -352,7 +352,7 @@ def wrap_around(counts: Counts, capacity: IntArray) -> Arrays:
 # (exactly, where both counts are large). Positions are doubled wherever a midpoint would be a half.
 
 
-def levy_width(arrays: IntArray, capacity: IntArray, upper: float, gamma: float) -> FloatArray:
+def concentration_width(arrays: IntArray, capacity: IntArray, upper: float, gamma: float) -> FloatArray:
     """Return the paper's width of parts of 0..U, tau = U sqrt(ln(2 K / gamma) / (2 m_UB)), shape (G,).
 
     In the unit of ``upper`` U; K is ``arrays`` (G,) and m_UB ``capacity`` (G,), both public. By Hoeffding's

@@ -462,14 +462,15 @@ def smooth_sensitivity(
     return _smooth(shape, spread, beta, distance, levels)
 
 
-def clean_smooth_sensitivity(
+def typical_smooth_sensitivity(
     shape: HuberParameters, beta: FloatArray, *, relative_distance: float = 0.4, levels: int = LEVELS
 ) -> FloatArray:
-    """Return the smooth sensitivity that clean data would have, (G,), in the unit of the thresholds.
+    """Return the smooth sensitivity that typical data would have, (G,), in the unit of the thresholds.
 
-    Clean: every |y - ybar| is ``relative_distance`` thresholds; the default is about what independent samples
-    give. Public, a forecast that decides before any value is read whether the method pays; noise on real data
-    needs ``smooth_sensitivity``. ``beta`` (G,) >= 0 is the smoothness; ``levels`` is how many k0 are tried.
+    Typical: every |y - ybar| is ``relative_distance`` thresholds; the default is about what independent
+    samples give. Public, a forecast that decides before any value is read whether the method pays; noise on
+    real data needs ``smooth_sensitivity``. ``beta`` (G,) >= 0 is the smoothness; ``levels`` is how many k0
+    are tried.
     """
     needed = np.where(shape.balanced, relative_distance, relative_distance + 2 * SLACK)
 

@@ -91,7 +91,7 @@ def kth_largest(count: IntArray, bin_index: IntArray, bins: int, rank: IntArray)
 def worst_case_threshold(
     count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray, sides: int = 2
 ) -> IntArray:
-    """Return every bin's optimal clipping threshold, in multiples of U, shape (G,).
+    """Return every bin's optimal clipping threshold T as a number of records T/U, shape (G,).
 
     It is the ceil(sides/epsilon)-th largest count, from public counts; 0 where a bin has fewer vehicles
     (paper 000, Theorem III.1). ``count`` and ``bin_index`` have shape (P,), ``epsilon`` (G,); ``sides`` is 2
@@ -101,7 +101,7 @@ def worst_case_threshold(
 
 
 def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsilon: FloatArray) -> FloatArray:
-    """Return the threshold, in multiples of U, with the least exact worst-case error, (G,).
+    """Return the threshold T with the least exact worst-case error, as a number of records T/U, (G,).
 
     The error is beta + b e^(-beta/b); beta is the bias and b the Laplace scale it leads to. ``count`` and
     ``bin_index`` have shape (P,), ``epsilon`` (G,) is finite. From public counts.
@@ -121,14 +121,15 @@ def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsil
 
 
 def largest_bias(
-    count: IntArray, bin_index: IntArray, bins: int, threshold: FloatArray, upper: float
+    count: IntArray, bin_index: IntArray, bins: int, threshold_records: FloatArray, upper: float
 ) -> FloatArray:
-    """Return the largest bias of each bin's mean when totals are clipped to width ``threshold`` U, (G,).
+    """Return the largest bias of each bin's mean when totals are clipped to width T = ``threshold_records``
+    U.
 
-    In the unit of ``upper`` = U: sum max(count - threshold, 0) U / (2 N), attained when all values are 0 or
-    all are U. ``threshold`` is one a bin, in multiples of U. From public counts.
+    Shape (G,), in the unit of ``upper`` = U: sum max(count - T/U, 0) U / (2 N), attained when all values are
+    0 or all are U. ``threshold_records`` is T/U, one a bin. From public counts.
     """
-    excess = np.maximum(count - threshold[bin_index], 0.0)
+    excess = np.maximum(count - threshold_records[bin_index], 0.0)
     samples = np.bincount(bin_index, count, bins)
     return np.asarray(upper * np.bincount(bin_index, excess, bins) / (2 * samples))
 
@@ -143,14 +144,14 @@ def exact_worst_error(bias: FloatArray, scale: FloatArray) -> FloatArray:
     return np.where(scale > 0, bias + scale * np.exp(-bias / safe), bias)
 
 
-def clip_cut(count: IntArray, bin_index: IntArray, threshold: IntArray, steps: int) -> IntArray:
-    """Return the low end to which each pair's total is clipped, in steps, (P,).
+def clip_cut(count: IntArray, bin_index: IntArray, threshold_steps: IntArray, upper_steps: int) -> IntArray:
+    """Return the low end to which each pair's total is clipped, in speed steps, (P,).
 
-    The high end is steps m - cut: m is the pair's public ``count``, ``steps`` is U in steps and ``threshold``
-    (G,) T > 0 in steps. Ends are rounded inward to whole steps, so that no interval is wider than T: cut =
-    ceil(max(steps m - T, 0)/2).
+    The high end is K m - cut: m is the pair's public ``count``, K = ``upper_steps`` is U in steps and
+    ``threshold_steps`` (G,) is T > 0 in steps. Ends are rounded inward to whole steps, so that no interval is
+    wider than T: cut = ceil(max(K m - T, 0)/2).
     """
-    return np.asarray((np.maximum(steps * count - threshold[bin_index], 0) + 1) // 2)
+    return np.asarray((np.maximum(upper_steps * count - threshold_steps[bin_index], 0) + 1) // 2)
 
 
 def project_to_simplex(x: FloatArray, limit: FloatArray) -> FloatArray:

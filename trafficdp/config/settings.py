@@ -187,7 +187,7 @@ class MapSettings:
     "best" or one of ``names.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
     a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
-    several resolutions. ``answer``, ``fleet``, ``apart`` and ``counts_share``: see planner.request.
+    several resolutions. ``answer``, ``fleet``, ``per_slot`` and ``counts_share``: see planner.request.
     """
 
     request: model.MapRequest
@@ -199,7 +199,7 @@ class MapSettings:
     answer: bool = False
     adaptive: AdaptiveSettings | None = None
     fleet: int | None = None
-    apart: bool = False
+    per_slot: bool = False
     counts_share: int = 0
     kind: LossKind = LossKind.PURE
 
@@ -262,7 +262,7 @@ class Config:
 
         The latter where presence is hidden, unless the settings have each slot measured on its own.
         """
-        in_one = self.relation.hides_presence and not self.map.apart
+        in_one = self.relation.hides_presence and not self.map.per_slot
         return replace(self.grid, slot_kind=model.SlotKind.WHOLE_PERIOD) if in_one else self.grid
 
     def requested_loss(self, loss: Loss | str | float | None) -> Loss | None:
@@ -329,7 +329,7 @@ class Config:
             )
         keys = "tolerance", "accounting", "mechanism"
         wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
-        wanted |= {"relation": self.relation, "apart": self.map.apart, "counts": self.map.counts_share}
+        wanted |= {"relation": self.relation, "per_slot": self.map.per_slot, "counts": self.map.counts_share}
         if self.map.fleet is not None:
             wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
         return Request(chosen, self.map.request, simulate=True, **wanted)

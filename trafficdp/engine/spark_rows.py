@@ -59,22 +59,24 @@ class Reduction:
     """What one job computes, for one source: public facts that every executor is sent.
 
     ``slots`` are looked up, never worked out there: versions of time zones differ between machines. A file
-    may be refused for its rows only where it is ``judged`` by them, see ``Reading``.
+    may be refused for its rows only with ``refuse_by_rows``, see ``Reading``.
     """
 
     source: SourceDeclaration
     grid: Grid
     bound: ContributionBound
     slots: SlotTable
-    judged: bool
+    refuse_by_rows: bool
 
     @classmethod
     def of(
-        cls, source: SourceDeclaration, grid: Grid, bound: ContributionBound, *, judged: bool = True
+        cls, source: SourceDeclaration, grid: Grid, bound: ContributionBound, *, refuse_by_rows: bool = True
     ) -> Reduction:
         """Return the reduction to ``grid``; raise ConfigError where 64 bits do not hold the arithmetic."""
         Clip(bound)
-        return cls(source, grid, bound, SlotTable.of(grid.period, grid.slot_kind, grid.day_parts), judged)
+        return cls(
+            source, grid, bound, SlotTable.of(grid.period, grid.slot_kind, grid.day_parts), refuse_by_rows
+        )
 
 
 class Facts(NamedTuple):
@@ -108,11 +110,16 @@ def rows_of_files(
                 held = InputFile(
                     Path(name),
                     held=content,
-                    judged=job.judged,
+                    refuse_by_rows=job.refuse_by_rows,
                     form_by_name=first_bytes_are_a_record(job.source),
                 )
                 reading = Reading(
-                    held, job.source, job.grid.area, secret, judged=job.judged, period=job.grid.period
+                    held,
+                    job.source,
+                    job.grid.area,
+                    secret,
+                    refuse_by_rows=job.refuse_by_rows,
+                    period=job.grid.period,
                 )
                 for fixes in reading.parts():
                     # within a file no (vehicle, instant) is left twice

@@ -111,11 +111,11 @@ class _Zstd(io.BufferedIOBase):
 class InputFile:
     """One file to read. Raises DataError at once when it is missing, a folder or unreadable.
 
-    ``progress`` is called with the number of bytes of the file that were read since the last call.
-    With ``held`` its bytes are in memory already, and ``path`` is only a name. ``judged`` by its rows it may
-    be refused, such as for having none, or for how well they pack, and raises DataError at once when it is
-    empty; else for its format only. Where the first bytes may be a record's (``form_by_name``), only the
-    name says how the file is packed.
+    ``progress`` is called with the number of bytes of the file that were read since the last call. With
+    ``held`` its bytes are in memory already, and ``path`` is only a name. With ``refuse_by_rows`` it may also
+    be refused for its rows, such as for having none, or for how well they pack, and raises DataError at once
+    when it is empty; else for its format only. Where the first bytes may be a record's (``form_by_name``),
+    only the name says how the file is packed.
     """
 
     in_archive = False
@@ -129,10 +129,10 @@ class InputFile:
         progress: Callable[[int], None] | None = None,
         *,
         held: bytes | None = None,
-        judged: bool = True,
+        refuse_by_rows: bool = True,
         form_by_name: bool = False,
     ) -> None:
-        self.path, self.judged, self.form_by_name = path, judged, form_by_name
+        self.path, self.refuse_by_rows, self.form_by_name = path, refuse_by_rows, form_by_name
         self.name = path.name
         """What messages call it: without its folder, and where it is a vehicle's, something else."""
         self._progress = progress
@@ -164,7 +164,7 @@ class InputFile:
         for magic, (form, ending) in _FORMS.items():
             if head.startswith(magic) and (not self.form_by_name or name.endswith(ending)):
                 self.form = form
-        if self.size == 0 and self.judged:
+        if self.size == 0 and self.refuse_by_rows:
             raise DataError(f"{self.name} is empty", got="0 bytes")
         if self.form == "zip" and self.in_archive:
             raise DataError(
@@ -192,8 +192,8 @@ class InputFile:
 
         Hidden members are left out. A list has at most LOT_FILES files and about LOT_BYTES unpacked bytes.
         With ``named_by_vehicle`` file names are vehicle identifiers, and no message repeats them. Raises
-        DataError for an archive that is damaged, encrypted, too large unpacked or of too many files, or, if
-        the file is judged, of none.
+        DataError for an archive that is damaged, encrypted, too large unpacked or of too many files, or, with
+        ``refuse_by_rows``, of none.
         """
         if self.form != "zip":
             yield [self]
@@ -209,7 +209,7 @@ class InputFile:
                 )
             if any(info.flag_bits & _ENCRYPTED for info in infos):
                 raise DataError(f"{self.name} is encrypted", expected="an archive that needs no password")
-            if not infos and self.judged:
+            if not infos and self.refuse_by_rows:
                 raise DataError(f"{self.name} holds no file", expected="files of records")
             if any(info.filename == "xl/workbook.xml" for info in infos):
                 raise DataError(
@@ -265,11 +265,14 @@ class InputFile:
         )
 
     def check_unpacked(self, unpacked: int, packed: int | None = None) -> None:
-        """Raise DataError when a judged file's bytes unpack to more than their packed size makes plausible.
+        """Raise DataError when a ``refuse_by_rows`` file's bytes unpack to more than their packed size makes
+        plausible.
 
         ``unpacked`` and ``packed`` are numbers of bytes; ``packed`` None: the size of the whole file.
         """
-        if self.judged and unpacked > FREE_BYTES + LARGEST_RATIO * (self.size if packed is None else packed):
+        if self.refuse_by_rows and unpacked > FREE_BYTES + LARGEST_RATIO * (
+            self.size if packed is None else packed
+        ):
             raise DataError(
                 f"{self.name} unpacks to more than records can",
                 got=f"over {LARGEST_RATIO} times its size",
@@ -370,7 +373,7 @@ class _Member(InputFile):
         self, of: InputFile, archive: zipfile.ZipFile, info: zipfile.ZipInfo, called: str | None
     ) -> None:
         self._of, self._zip, self._info = of, archive, info
-        self.path, self.judged, self.size = Path(info.filename), of.judged, info.file_size
+        self.path, self.refuse_by_rows, self.size = Path(info.filename), of.refuse_by_rows, info.file_size
         self.form_by_name, self.name = of.form_by_name, called or self.path.name
         self._progress, self._told, self._raw, self._held = None, 0, None, None
         with self.open() as stream:

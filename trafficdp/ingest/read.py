@@ -120,9 +120,9 @@ class Reading:
 
     Take ``parts`` to their end, then ask for the ``report``. ``given`` is a path, a file that is open to us
     already, or a frame (``formats.frame``). ``progress`` is called with the number of bytes read since its
-    last call; the calls add up to the size of the file. Where it is not ``judged``, each row stands for
-    itself: the file is refused for its form only, never for having no row, or none with a readable time.
-    Days outside ``period`` are rejected; without one there are none.
+    last call; the calls add up to the size of the file. Without ``refuse_by_rows`` each row stands for
+    itself: the file is refused for its form only, never for having no row, or none with a readable time. Days
+    outside ``period`` are rejected; without one there are none.
 
     ``digest`` tells the file from others: ``VehicleKey.digest`` of its bytes. Raises DataError (exit 4) when
     the file cannot be read or is of another format than declared.
@@ -136,7 +136,7 @@ class Reading:
         key: VehicleKey,
         *,
         progress: Callable[[int], None] | None = None,
-        judged: bool = True,
+        refuse_by_rows: bool = True,
         period: Period | None = None,
     ) -> None:
         reader = READERS.get(source.format)
@@ -157,7 +157,12 @@ class Reading:
             opened = (
                 given
                 if isinstance(given, InputFile)
-                else InputFile(given, progress, judged=judged, form_by_name=first_bytes_are_a_record(source))
+                else InputFile(
+                    given,
+                    progress,
+                    refuse_by_rows=refuse_by_rows,
+                    form_by_name=first_bytes_are_a_record(source),
+                )
             )
             self.file = file = opened
             self.read = partial(_of_member, reader, source, file.name)
@@ -183,7 +188,7 @@ class Reading:
                 sha256 = hashlib.sha256("\n".join(parts).encode("ascii")).hexdigest()
             self.digest = key.digest(sha256)
         else:
-            self.file = held = frame.Frame(given, source, progress, judged=judged)
+            self.file = held = frame.Frame(given, source, progress, refuse_by_rows=refuse_by_rows)
             self.read = partial(frame.read, source=source)
             self.digest = key.digest(held.sha256())
         self.rows = _RowCounts()
@@ -203,7 +208,7 @@ class Reading:
         for fixes, _ in parts_of_files([self], scratch):
             yield fixes
 
-    def work(self) -> FilesToRead | None:
+    def files_to_read(self) -> FilesToRead | None:
         """Return what another process needs to read this file; None for a frame or bytes in memory."""
         file, source = self.file, self.source
         if not isinstance(file, InputFile) or not file.is_on_disk:
@@ -254,7 +259,7 @@ def parts_of_files(
     the first is kept. Speeds are derived, and units checked, across all files. ``scratch``: a folder for
     rows beyond memory; None holds all rows in memory.
 
-    Raises DataError (exit 4) when a file cannot be read as declared or, where it is judged, when not a
+    Raises DataError (exit 4) when a file cannot be read as declared or, with ``refuse_by_rows``, when not a
     single time is in the declared format.
     """
     first, check = readings[0], UnitCheck()
@@ -270,9 +275,9 @@ def parts_of_files(
 
 def _records(readings: Sequence[Reading]) -> Iterator[Records]:
     """Yield the records of files as they are, with the number of their file; count those that are none."""
-    works = [reading.work() for reading in readings] if readings[0].source.format in LARGE else []
+    to_read = [reading.files_to_read() for reading in readings] if readings[0].source.format in LARGE else []
     # the processes end when all files are read: their memory is for the cleaning
-    with Readers(works) as readers:
+    with Readers(to_read) as readers:
         for number, reading in enumerate(readings):
             file, rows = reading.file, reading.rows
             # no name holds an iterator: it would keep an archive open as long as an error is looked at
@@ -284,7 +289,7 @@ def _records(readings: Sequence[Reading]) -> Iterator[Records]:
                     rows.readable += len(block)
                     rows.a_known_time |= bool((times.readable | times.skipped_hour | times.far).any())
                     yield replace(block, file=np.full(len(block), number, dtype=np.int32))
-            if rows.readable and not rows.a_known_time and file.judged:
+            if rows.readable and not rows.a_known_time and file.refuse_by_rows:
                 raise _no_times(file, reading.source)
             file.tell_progress(file.size)
 
@@ -318,10 +323,10 @@ def read_file(
     key: VehicleKey,
     *,
     progress: Callable[[int], None] | None = None,
-    judged: bool = True,
+    refuse_by_rows: bool = True,
 ) -> ReadFile:
     """Read a whole file or frame into memory, in one part; see ``Reading``, whose errors it raises."""
-    reading = Reading(given, source, area, key, progress=progress, judged=judged)
+    reading = Reading(given, source, area, key, progress=progress, refuse_by_rows=refuse_by_rows)
     (fixes,) = reading.parts()
     return ReadFile(fixes, reading.report, reading.digest)
 

@@ -58,7 +58,15 @@ class FilesToRead:
         """Return this work as pickled bytes for process number ``process`` (from 0) of ``processes``."""
         file = self.files[0]
         paths = [str(each.path.absolute()) for each in self.files]
-        told = (paths, file.judged, file.form_by_name, self.named_by_vehicle, self.read, process, processes)
+        told = (
+            paths,
+            file.refuse_by_rows,
+            file.form_by_name,
+            self.named_by_vehicle,
+            self.read,
+            process,
+            processes,
+        )
         return pickle.dumps(told)
 
 
@@ -180,8 +188,12 @@ def read_in_process() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)
-        paths, judged, form_by_name, named_by_vehicle, read, own, number = pickle.load(sys.stdin.buffer)
-        files = (InputFile(Path(path), judged=judged, form_by_name=form_by_name) for path in paths)
+        paths, refuse_by_rows, form_by_name, named_by_vehicle, read, own, number = pickle.load(
+            sys.stdin.buffer
+        )
+        files = (
+            InputFile(Path(path), refuse_by_rows=refuse_by_rows, form_by_name=form_by_name) for path in paths
+        )
         lots = (lot for file in files for lot in file.file_groups(named_by_vehicle=named_by_vehicle))
         for lot in islice(lots, own, None, number):
             for records in Readers([]).read_blocks(lot, read):

@@ -19,8 +19,8 @@ What mechanisms of means share: one sum a bin, its noise, and the number that is
 Theorem (REPLACE_USER_VALUES). A vehicle whose part of a bin's sum is in 0..h moves it by at most h, and pays
 h/B under discrete Laplace noise of scale B (``measurement.sets``, ``measurement.laws``); its losses add up.
 
-The sum is public but for its values: entries and noise (``NoisySum``) follow from counts. A mechanism that
-looks at values first, to choose what is summed, states the dearest sum that can come of it.
+The sum is public but for its values: entries and noise (``LaplaceSumQuery``) follow from counts. A mechanism
+that looks at values first, to choose what is summed, states the dearest sum that can come of it.
 """
 
 from __future__ import annotations
@@ -155,13 +155,13 @@ FINER = 64
 
 
 @dataclass(frozen=True)
-class NoisySum:
-    """One sum of private integers a bin and its discrete Laplace noise; all arrays have shape (G,).
+class LaplaceSumQuery:
+    """The public description of one noisy sum of private integers a bin; all arrays have shape (G,).
 
-    The noisy mean is (sum + noise + ``start``) times ``unit``. ``scale`` is the noise scale that is charged
-    for and ``expected_scale`` the one expected in the draw, in units of the sum; they differ only under
-    ``worst_case`` of ``noisy_sum``. ``bias`` bounds the error of the mean before noise, rounding of
-    speeds included.
+    Nothing is drawn until ``means`` is called. The noisy mean is (sum + discrete Laplace noise + ``start``)
+    times ``unit``. ``scale`` is the noise scale that is charged for and ``expected_scale`` the one expected
+    in the draw, in units of the sum; they differ only under ``worst_case`` of ``laplace_sum_query``. ``bias``
+    bounds the error of the mean before noise, rounding of speeds included.
     """
 
     of: Box | ClaimedSums
@@ -193,7 +193,7 @@ class NoisySum:
         return np.clip(noisy * self.unit, 0.0, float(bound.upper))
 
 
-def noisy_sum(
+def laplace_sum_query(
     clip_set: Box | ClaimedSums,
     epsilon: FloatArray,
     unit: FloatArray,
@@ -201,16 +201,16 @@ def noisy_sum(
     start: FloatArray | None = None,
     *,
     worst_case: bool = False,
-) -> NoisySum:
-    """Return the sums of ``clip_set`` with discrete Laplace noise of privacy loss ``epsilon`` (G,).
+) -> LaplaceSumQuery:
+    """Return the query for the sums of ``clip_set``, of privacy loss ``epsilon`` (G,); nothing is drawn.
 
-    None is drawn. ``unit``, ``bias`` and ``start`` (G,) are as in ``NoisySum``. With ``worst_case`` the scale
-    charged for is that of ``most_expensive_scale``: the set is the largest that an earlier private choice can
-    lead to.
+    ``unit``, ``bias`` and ``start`` (G,) are as in ``LaplaceSumQuery``. With ``worst_case`` the scale charged
+    for is that of ``most_expensive_scale``: the set is the largest that an earlier private choice can lead
+    to.
     """
     begin, most = np.zeros(clip_set.support.coordinates) if start is None else start, largest_move(clip_set)
     drawn = laplace_scale(most, epsilon)
-    return NoisySum(
+    return LaplaceSumQuery(
         clip_set, most_expensive_scale(most, epsilon) if worst_case else drawn, drawn, unit, bias, begin
     )
 
@@ -239,38 +239,38 @@ class Means:
         """The mechanism's name in the registry."""
         raise NotImplementedError
 
-    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return what the noisy sum of every bin is made of (a ``NoisySum``), from counts.
+    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+        """Return the sum that is measured in every bin, with its noise, from public counts.
 
-        Nothing is drawn. Where a private choice comes first, its worst case.
+        Nothing is drawn. Where a private choice comes first, it is the worst case over the choices.
         """
         raise NotImplementedError
 
-    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the private selections made before the sum, such as of a clipping bound, with their prices.
+    def steps_before_sum(self, request: StatisticRequest) -> tuple[Priced, ...]:
+        """Return the measurement steps that come before the sum, such as the choice of a clipping bound.
 
-        From public counts: nothing is selected here. None by default.
+        From public counts: nothing is drawn here. None by default.
         """
         return ()
 
     def steps(self, request: StatisticRequest) -> tuple[Priced, ...]:
-        """Return the measurement steps for ``request``, from public counts: first ``choices``, then the noisy
+        """Return the measurement steps for ``request``, from public counts: ``steps_before_sum``, then the
         sum.
 
         Raises UsageError for an epsilon that is not positive, another statistic, or noise that cannot be
         drawn.
         """
         self._require(request)
-        return (*self.choices(request), self.noisy_sum_of(request).step)
+        return (*self.steps_before_sum(request), self.sum_query(request).step)
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
         """Return the most that one vehicle's values change each bin's mean before noise, shape (G,)."""
-        widest = self.noisy_sum_of(request)
+        widest = self.sum_query(request)
         return np.asarray(np.minimum(largest_move(widest.of) * widest.unit, float(request.bound.upper)))
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the noise and bias that bound the error of each mean before it is clamped to its range."""
-        return (self.noisy_sum_of(request).term,)
+        return (self.sum_query(request).term,)
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return each bin's expected absolute error by noise and bias at the worst values, shape (G,)."""
@@ -326,7 +326,7 @@ class Weighting:
         total = np.bincount(self.counts.bin_index, self.used, self.counts.bins)
         return np.asarray(float(self.bound.step) / total)
 
-    def noisy_sum(
+    def sum_query(
         self,
         epsilon: FloatArray,
         bias: FloatArray,
@@ -334,12 +334,12 @@ class Weighting:
         high: IntArray | None = None,
         *,
         worst_case: bool = False,
-    ) -> NoisySum:
-        """Return the noisy weighted sum of every bin, each vehicle's mean first clipped to ``low``..``high``
+    ) -> LaplaceSumQuery:
+        """Return the query for every bin's weighted sum, each vehicle's mean clipped to ``low``..``high``
         steps.
 
         ``low`` and ``high`` (G,) are 0 and the largest speed when left out; ``epsilon`` and ``bias`` (G,) and
-        ``worst_case`` are as for the function ``noisy_sum``. No noise is drawn yet.
+        ``worst_case`` are as for the function ``laplace_sum_query``. Nothing is drawn.
         """
         index, bins = self.counts.bin_index, self.counts.bins
         begin = np.zeros(bins, dtype=np.int64) if low is None else low
@@ -347,7 +347,7 @@ class Weighting:
         support = support_of(self.counts)
         box = Box(support, self.used * (end - begin)[index])
         start = support.sums(self.used * begin[index]).astype(np.float64)
-        return noisy_sum(box, epsilon, self.unit, bias, start, worst_case=worst_case)
+        return laplace_sum_query(box, epsilon, self.unit, bias, start, worst_case=worst_case)
 
 
 def weighting(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Weighting:

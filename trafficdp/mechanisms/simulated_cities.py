@@ -367,8 +367,10 @@ def reference_skill(
         seen |= True
     noise, error, flat, numbers = SimulatedNoise(REFERENCE_SEED), [], [], []
     stated = []
-    apart = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
-    design = AddRemoveDesign(np.unique(counts.cell), bound, kind, own_total, variance=False, apart=apart)
+    slots = np.unique(counts.slot) if place.slots > 1 else np.zeros(0, dtype=np.int64)
+    design = AddRemoveDesign(
+        np.unique(counts.cell), bound, kind, own_total, variance=False, separate_slots=slots
+    )
     at, _ = design.place_numbers(counts.cell, counts.slot)
     # the first asking has a share of what there is: of so much more it has all
     alone = AddRemoveDesign(

@@ -344,13 +344,13 @@ class Counts:
         start = np.searchsorted(self.bin_index, np.arange(self.bins + 1))
         return sparse.csc_matrix((value, row, start), shape=(rows, self.bins))
 
-    def total_per_user(self, price: FloatArray) -> FloatArray:
-        """Return the sum of ``price`` over every user's (bin, user) pairs, shape (users,), in its unit.
+    def sum_per_user(self, pair_values: FloatArray) -> FloatArray:
+        """Return the sum of ``pair_values`` over every user's (bin, user) pairs, (users,), in their unit.
 
-        ``price`` (P,) is any number of each pair, such as a loss or the square of an entry; the sums are as
-        private as it is.
+        ``pair_values`` (P,) hold any number of each pair, such as a loss or the square of an entry; the sums
+        are as private as they are.
         """
-        return np.bincount(self.user_index, weights=price, minlength=self.users).astype(np.float64)
+        return np.bincount(self.user_index, weights=pair_values, minlength=self.users).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,14 @@ MAIN = (model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN, model.Statistic.VARI
 class Request:
     """What is asked for: a total loss, epsilon or rho, and what shall be released with it.
 
-    ``tolerance`` a statistic, in its unit. ``mechanism`` names one of the
-    registry a statistic, or "auto"; left out, it is that of PROVED. ``accounting`` names the one
-    that the baseline executes; "best" takes the one with the smallest worst noise. With ``simulate``
-    mechanisms are compared in simulated cities too, else by their worst expected errors alone.
-    ``allow_idealised`` lets a named mechanism without an exact sampler through; "auto" never takes one.
-    ``answer``: to a question, not a map. ``known`` are speeds that public sources know before. Under the
-    relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as ``fleet_by`` says, ``apart``
-    whether slots are measured apart, ``counts`` what counts of vehicles and records are given, per cent, and
-    ``zone_km2`` how large a zone is on average.
+    ``tolerance`` a statistic, in its unit. ``mechanism`` names one of the registry a statistic, or "auto";
+    left out, it is that of PROVED. ``accounting`` names the one that the baseline executes; "best" takes the
+    one with the smallest worst noise. With ``simulate`` mechanisms are compared in simulated cities too, else
+    by their worst expected errors alone. ``allow_idealised`` lets a named mechanism without an exact sampler
+    through; "auto" never takes one. ``answer``: to a question, not a map. ``known`` are speeds that public
+    sources know before. Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as
+    ``fleet_by`` says, ``per_slot`` whether every slot is measured on its own, ``counts`` what counts of
+    vehicles and records are given, per cent, and ``zone_km2`` how large a zone is on average.
     """
 
     loss: Loss
@@ -53,7 +52,7 @@ class Request:
     relation: model.NeighbouringRelation = model.NeighbouringRelation.REPLACE_USER_VALUES
     fleet: int = model.DEFAULT_FLEET
     fleet_by: str = FLEET_DECLARED
-    apart: bool = False
+    per_slot: bool = False
     counts: int = 0
     zone_km2: float | None = None
     answer: bool = False

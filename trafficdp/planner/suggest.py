@@ -189,7 +189,7 @@ def try_maps(
     return found
 
 
-def finest(options: list[MapOption]) -> MapOption | None:
+def best_fitting_map(options: list[MapOption]) -> MapOption | None:
     """Return the map with the most numbers among those narrow enough, None when none is.
 
     Those that hold at least half of the records come first; without any, the one that holds most records.

@@ -58,7 +58,9 @@ NOISE_COLUMNS = {
         NoiseColumn("fleet_slow", "grains", "noisy number of vehicles, counted as far as they are slow", 0),
         NoiseColumn("city_vehicles", "vehicles", "vehicles in all, by these two"),
         NoiseColumn("city_centre", "speed bound's unit", "speed of the city, by these two"),
-        NoiseColumn("city_reach", "speed bound's unit", "what a vehicle's first residuals are clipped to"),
+        NoiseColumn(
+            "city_clip_bound", "speed bound's unit", "what a vehicle's first residuals are clipped to"
+        ),
         NoiseColumn("city_power", None, "power of a vehicle's numbers of records in its weights"),
         *(
             NoiseColumn(name, None, f"speed in the hexagon by source {each} of knowledge, in its own unit")
@@ -80,7 +82,7 @@ NOISE_COLUMNS = {
                 NoiseColumn(
                     f"{each}_length", "grains", f"noisy: how long vehicles' vectors of {each} are", 0
                 ),
-                NoiseColumn(f"{each}_reach", each, "what those vectors are clipped to, by that"),
+                NoiseColumn(f"{each}_clip_bound", each, "what those vectors are clipped to, by that"),
                 NoiseColumn(f"{each}_answer", "grains", f"noisy number of {each} of the bin", 0),
                 NoiseColumn(each, each, f"number of {each} that this answer makes likely"),
                 NoiseColumn(f"{each}_low", each, f"lower end of the noise about the number of {each}"),

@@ -83,7 +83,7 @@ class Question:
             share = COUNTS_SHARE if self.statistics else COUNTS_ALONE_SHARE
             settings = replace(
                 settings,
-                apart=self.by_slot,
+                per_slot=self.by_slot,
                 counts_share=share if self.counts else 0,
             )
         tolerance = {

@@ -202,7 +202,7 @@ class Cluster:
                 declared,
                 self.config.grid,
                 self.config.bound,
-                judged=self.config.relation.may_refuse_by_counts,
+                refuse_by_rows=self.config.relation.may_refuse_by_counts,
             ),
             declaration=declaration_json(declared),
             key=spark_job.KeyLocation(
@@ -429,7 +429,7 @@ class Intake:
                     self.config.grid.area,
                     self.key,
                     progress=bars.of(each),
-                    judged=self.config.relation.may_refuse_by_counts,
+                    refuse_by_rows=self.config.relation.may_refuse_by_counts,
                     period=self.config.grid.period,
                 )
                 for each in given

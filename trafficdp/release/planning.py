@@ -424,7 +424,7 @@ class Planning:
         options = suggest.try_maps(
             self._config.grid, request, width, question.reach, self._counts, self._looked_at
         )
-        chosen = suggest.finest(options)
+        chosen = suggest.best_fitting_map(options)
         if chosen is None:
             raise self._nothing_fits(request, question, width, options)
         answer = results.Answer(width, question.reach, None, None, tuple(options), chosen, None)

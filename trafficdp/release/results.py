@@ -268,7 +268,7 @@ class Plan:
             }
         return pd.DataFrame(columns)
 
-    def choices(self, seed: int = SEED) -> tuple[Choice, ...]:
+    def mechanism_choices(self, seed: int = SEED) -> tuple[Choice, ...]:
         """Return every statistic's mechanisms, tried on simulated speeds of ``seed``, and the one chosen.
 
         Raises UsageError where nothing about a vehicle is public: there is one map there, and no choice.
@@ -290,12 +290,12 @@ class Plan:
         Columns: ``statistic``; ``mechanism``; ``median_error`` and ``worst_error`` over hexagons, expected at
         the worst speeds there could be; ``simulated_error`` on simulated speeds of ``seed``; ``loss``, what
         the vehicle pays that pays most; ``exact``, whether its noise has an exact sampler; ``best``, whether
-        it is the one to take. Errors are in the unit that is shown. Raises as ``choices``.
+        it is the one to take. Errors are in the unit that is shown. Raises as ``mechanism_choices``.
         """
         import pandas as pd
 
         rows = []
-        for choice in self.choices(seed):
+        for choice in self.mechanism_choices(seed):
             for offer in choice.offers:
                 errors = offer.median_error, offer.worst_error, np.nan if offer.tried is None else offer.tried
                 shown = [self.in_display_unit(error, choice.statistic) for error in errors]

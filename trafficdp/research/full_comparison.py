@@ -167,7 +167,7 @@ def suppressed_loss(counts: Counts, bound: ContributionBound, epsilon: float, ke
     np.maximum.at(largest, counts.bin_index, count)
     # noise of the kept: b = U max/(n eps), so a kept user loses eps * m / max
     loss = mean_sensitivity(count, np.maximum(largest, 1)[counts.bin_index], 1.0) * epsilon
-    return float(counts.total_per_user(loss).max(initial=0.0))
+    return float(counts.sum_per_user(loss).max(initial=0.0))
 
 
 def gaussian_rho(items: Items, error: float) -> float:

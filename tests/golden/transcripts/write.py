@@ -262,7 +262,7 @@ def streams():
 def arrivals():
     """24 vehicles of 16 samples, one after another, values spread over 0..100."""
     t = np.arange(24 * 16)
-    return Arrivals(t // 16, (37 * t + 11 * (t // 16)) % 101, users=24, samples=16, steps=100)
+    return Arrivals(t // 16, (37 * t + 11 * (t // 16)) % 101, users=24, samples=16, upper_steps=100)
 
 
 AT = np.array([1, 2, 16, 17, 100, 255, 256, 384])

@@ -11,9 +11,9 @@ from trafficdp.bounding.huber import (
     HuberParameters,
     balanced_distance,
     centre_grid_distance,
-    clean_smooth_sensitivity,
     huber_location,
     smooth_sensitivity,
+    typical_smooth_sensitivity,
     used_count,
     weight_distance,
 )
@@ -305,7 +305,7 @@ def test_clean_sensitivity_is_that_of_data_with_that_spread():
     weight, threshold = np.full(users, 1 / users), np.full(users, 10.0)
     shape = HuberParameters(weight, threshold, np.zeros(users, dtype=np.int64), 1, 65.0)
     beta = np.array([0.3])
-    clean = clean_smooth_sensitivity(shape, beta, relative_distance=0.4)
+    clean = typical_smooth_sensitivity(shape, beta, relative_distance=0.4)
     # real data may be closer to some good set for larger k0
     assert smooth_sensitivity(value, shape, beta)[0] <= clean[0]
 

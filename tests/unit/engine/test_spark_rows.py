@@ -8,17 +8,17 @@ from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.vehicle_key import VehicleKey
 
 
-@pytest.mark.parametrize("judged", [True, False])
-def test_a_file_without_a_row_is_refused_only_where_counts_are_public(city, judged):
+@pytest.mark.parametrize("refuse_by_rows", [True, False])
+def test_a_file_without_a_row_is_refused_only_where_counts_are_public(city, refuse_by_rows):
     config = city.open().config
     header = city.days[1].read_text(encoding="utf-8").splitlines()[0]
     batch = pa.record_batch({"number": [0], "name": ["day.csv"], "content": [f"{header}\n".encode()]})
-    job = Reduction.of(config.sources[0], config.grid, config.bound, judged=judged)
+    job = Reduction.of(config.sources[0], config.grid, config.bound, refuse_by_rows=refuse_by_rows)
     noted = []
     rows = rows_of_files(
         iter([batch]), job, lambda: VehicleKey.load(city.key), lambda *each: noted.append(each)
     )
-    if judged:
+    if refuse_by_rows:
         with pytest.raises((TrafficdpError, RuntimeError), match="no rows"):
             list(rows)
     else:

@@ -55,9 +55,9 @@ class Reader:
     def csv(self, content: str | bytes, name: str = "day.csv", **changes: object) -> ReadFile:
         return self.file(self.write(content, name), **changes)
 
-    def file(self, path: Path, *, judged: bool = True, **changes: object) -> ReadFile:
+    def file(self, path: Path, *, refuse_by_rows: bool = True, **changes: object) -> ReadFile:
         source = replace(self.source, **changes)  # type: ignore[arg-type]
-        return read_file(path, source, self.area, self.key, judged=judged)
+        return read_file(path, source, self.area, self.key, refuse_by_rows=refuse_by_rows)
 
     def reading(self, *rows: str, period: Period | None = None) -> Reading:
         """Read rows of ``plate,when,lat,lng,v`` of the days of ``period``, to their end."""

@@ -107,7 +107,7 @@ def test_damaged_and_foreign_archives_are_refused(reader):
         reader.file(archive(reader, {}))
     with pytest.raises(DataError, match="Parquet files in a zip"):
         reader.file(archive(reader, {"a.parquet": b"PAR1" + bytes(99)}))
-    assert reader.file(archive(reader, {}), judged=False).report.rows_in == 0
+    assert reader.file(archive(reader, {}), refuse_by_rows=False).report.rows_in == 0
 
 
 def test_a_data_package_in_an_archive_reaches_no_file_outside(reader):

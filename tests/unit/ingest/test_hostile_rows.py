@@ -202,7 +202,7 @@ def declared(reader, kind):
 
 def of_others(reader, given, source):
     """What is kept of all vehicles but the victim, row by row, as text; nothing may refuse the file."""
-    read = read_file(given, source, reader.area, reader.key, judged=False)
+    read = read_file(given, source, reader.area, reader.key, refuse_by_rows=False)
     operator = "O/" if source.format == "siri" else ""
     named = sorted({operator + row[0] for row in OTHERS})
     others = set(reader.key.pseudonyms(named, "").to_pylist())
@@ -332,7 +332,7 @@ def test_no_number_of_a_table_changes_another(reader, kind, field):
         if kind == "parquet":
             frame.to_parquet(reader.folder / "day.parquet")
             frame = reader.folder / "day.parquet"
-        read = read_file(frame, source, reader.area, reader.key, judged=False)
+        read = read_file(frame, source, reader.area, reader.key, refuse_by_rows=False)
         others = set(reader.key.pseudonyms([f"{row[0]:.0f}" for row in rows], "").to_pylist())
         return [repr(each) for each in read.fixes.table.to_pylist() if each["vehicle"] in others]
 
@@ -502,7 +502,7 @@ def without_rows(reader, kind):
 @pytest.mark.parametrize("kind", READERS)
 def test_no_reader_refuses_a_file_because_nobody_drove(reader, kind):
     given = without_rows(reader, kind)
-    read = read_file(given, declared(reader, kind), reader.area, reader.key, judged=False)
+    read = read_file(given, declared(reader, kind), reader.area, reader.key, refuse_by_rows=False)
     assert (read.report.rows_in, len(read.fixes)) == (0, 0)
 
 
@@ -510,7 +510,10 @@ def test_no_reader_refuses_a_file_because_nobody_drove(reader, kind):
 @pytest.mark.parametrize("content", [b"[]", b"[\n]\n"])
 def test_no_document_is_refused_because_nobody_drove(reader, kind, content):
     given = reader.write(content, "day.json")
-    assert read_file(given, declared(reader, kind), reader.area, reader.key, judged=False).report.rows_in == 0
+    assert (
+        read_file(given, declared(reader, kind), reader.area, reader.key, refuse_by_rows=False).report.rows_in
+        == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -518,13 +521,13 @@ def test_no_document_is_refused_because_nobody_drove(reader, kind, content):
 )
 def test_no_frame_is_refused_because_nobody_drove(reader, frame):
     source = declared(reader, "parquet")
-    assert read_file(frame, source, reader.area, reader.key, judged=False).report.rows_in == 0
+    assert read_file(frame, source, reader.area, reader.key, refuse_by_rows=False).report.rows_in == 0
     points = gpd.GeoDataFrame(frame, geometry=gpd.GeoSeries([], crs=4326))
-    assert read_file(points, source, reader.area, reader.key, judged=False).report.rows_in == 0
+    assert read_file(points, source, reader.area, reader.key, refuse_by_rows=False).report.rows_in == 0
     points.to_parquet(reader.folder / "points.parquet")
     source = replace(source, columns={name: name for name in ("vehicle", "time", "speed", "geometry")})
     given = reader.folder / "points.parquet"
-    assert read_file(given, source, reader.area, reader.key, judged=False).report.rows_in == 0
+    assert read_file(given, source, reader.area, reader.key, refuse_by_rows=False).report.rows_in == 0
 
 
 def test_marks_that_unicode_calls_line_ends_are_read_within_a_line(reader):

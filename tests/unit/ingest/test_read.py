@@ -221,7 +221,7 @@ def test_rows_are_no_reason_where_nothing_about_a_vehicle_is_public(reader, cont
     given = reader.write(content) if isinstance(content, str) else content
     with pytest.raises(DataError):
         reader.file(given, **changes)
-    found = reader.file(given, judged=False, **changes)
+    found = reader.file(given, refuse_by_rows=False, **changes)
     assert found.report.rejected == rejected
     assert len(found.fixes) == 0
 
@@ -232,13 +232,13 @@ def test_a_table_without_rows_hides_none_of_the_next(reader):
     reader.write(head, "a.csv")
     reader.write(f"{head}A1,2020-11-28T12:00:00Z,21.2,72.8,3\n", "b.csv")
     path = reader.write(json.dumps(package), "package.json")
-    assert len(reader.file(path, judged=False, format="tides", columns={}).fixes) == 1
+    assert len(reader.file(path, refuse_by_rows=False, format="tides", columns={}).fixes) == 1
 
 
 def test_a_parquet_file_without_rows_is_one_where_nothing_about_a_vehicle_is_public(reader, tmp_path):
     path = tmp_path / "day.parquet"
     pyarrow.parquet.write_table(NO_ROWS, path)
-    assert reader.file(path, judged=False, format="parquet").report.rows_in == 0
+    assert reader.file(path, refuse_by_rows=False, format="parquet").report.rows_in == 0
 
 
 def test_a_relation_whose_counts_are_no_public_fact_refuses_nothing_by_them(source):

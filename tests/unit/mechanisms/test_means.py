@@ -21,11 +21,11 @@ def test_no_interval_costs_more_than_the_dearest_sum(seed, counts_of, bound_of):
     counts, bound, random = city(counts_of, seed), bound_of(60, "1/100"), np.random.default_rng(seed)
     epsilon, bias = np.exp(random.uniform(-8, 4, counts.bins)), np.zeros(counts.bins)
     weighted = Weighting(counts, bound, counts.count)
-    dearest = weighted.noisy_sum(epsilon, bias, worst_case=True).step.loss()
+    dearest = weighted.sum_query(epsilon, bias, worst_case=True).step.loss()
     for _ in range(20):
         low, high = np.sort(random.integers(0, bound.upper_steps + 1, (2, counts.bins)), axis=0)
-        assert np.all(weighted.noisy_sum(epsilon, bias, low, high).step.loss() <= dearest)
-    assert np.all(dearest <= counts.total_per_user(epsilon[counts.bin_index]) * 1e12 + counts.bins_per_user)
+        assert np.all(weighted.sum_query(epsilon, bias, low, high).step.loss() <= dearest)
+    assert np.all(dearest <= counts.sum_per_user(epsilon[counts.bin_index]) * 1e12 + counts.bins_per_user)
 
 
 def test_weights_are_those_of_the_statistic(counts_of, bound_of):
@@ -37,7 +37,7 @@ def test_weights_are_those_of_the_statistic(counts_of, bound_of):
         (Statistic.VEHICLE_MEAN, [(20 + 6) / 2, (1.5 + 28.5) / 2]),
     ):
         weighted = weighting(counts, bound, statistic)
-        found = weighted.noisy_sum(nothing, np.zeros(2)).means(
+        found = weighted.sum_query(nothing, np.zeros(2)).means(
             weighted.values(totals), SimulatedNoise(1), bound
         )
         np.testing.assert_allclose(found, expected, atol=1 / FINER)
@@ -47,7 +47,7 @@ def test_weights_are_those_of_the_statistic(counts_of, bound_of):
 def test_clipped_sums_begin_where_the_interval_does(counts_of, bound_of):
     counts, bound = counts_of([[2, 1]]), bound_of(30)
     weighted = Weighting(counts, bound, counts.count)
-    clipped = weighted.noisy_sum(np.array([np.inf]), np.zeros(1), np.array([10]), np.array([20]))
+    clipped = weighted.sum_query(np.array([np.inf]), np.zeros(1), np.array([10]), np.array([20]))
     # 5 a record is 10, 18 stays, and so do values far out
     for total, expected in (([10, 18], (20 + 18) / 3), ([10**15, -(10**15)], (40 + 10) / 3)):
         above = np.array(total) - weighted.used * 10

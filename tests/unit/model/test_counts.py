@@ -17,7 +17,7 @@ def test_totals_are_those_of_the_table(counts_of, table):
     np.testing.assert_array_equal(counts.users_per_bin, (numbers > 0).sum(axis=1))
     np.testing.assert_array_equal(counts.largest_count_per_bin, numbers.max(axis=1))
     np.testing.assert_array_equal(counts.bins_per_user, (numbers > 0).sum(axis=0))
-    np.testing.assert_array_equal(counts.total_per_user(counts.count.astype(float)), numbers.sum(axis=0))
+    np.testing.assert_array_equal(counts.sum_per_user(counts.count.astype(float)), numbers.sum(axis=0))
 
 
 @given(tables, st.integers(0, 2**6 - 1))

@@ -99,7 +99,7 @@ def test_equal_noise_is_the_same_noise_in_all_bins(city):
     np.testing.assert_allclose(scale, scale[0], rtol=1e-12)
     # closed form: the largest over vehicles of the sum of U m / N, over epsilon
     counts, bound = city
-    each = counts.total_per_user(64 * counts.count / counts.samples_per_bin[counts.bin_index])
+    each = counts.sum_per_user(64 * counts.count / counts.samples_per_bin[counts.bin_index])
     assert scale[0] == pytest.approx(each.max() / 2, rel=2 * LOSS_FIT_TOLERANCE)
     assert bound.upper == 64
 

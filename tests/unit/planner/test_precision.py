@@ -19,7 +19,7 @@ from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import WidthGoal, precision
 from trafficdp.planner.request import MapOption, Request
-from trafficdp.planner.suggest import finest, least_loss, nearest, try_maps
+from trafficdp.planner.suggest import best_fitting_map, least_loss, nearest, try_maps
 from trafficdp.privacy.loss import LossKind, PureDP, rounded_up
 
 GRID = Grid(
@@ -99,10 +99,10 @@ def option(bins, records, fits=True, epsilon=None):
 
 def test_the_finest_has_most_bins_among_those_with_half_of_the_fixes():
     few, many, cut = option(10, 1.0), option(20, 0.6), option(50, 0.4)
-    assert finest([few, many, cut, option(90, 1.0, fits=False)]) is many
-    assert finest([cut, option(60, 0.3)]) is cut
-    assert finest([option(90, 1.0, fits=False)]) is None
-    assert finest([]) is None
+    assert best_fitting_map([few, many, cut, option(90, 1.0, fits=False)]) is many
+    assert best_fitting_map([cut, option(60, 0.3)]) is cut
+    assert best_fitting_map([option(90, 1.0, fits=False)]) is None
+    assert best_fitting_map([]) is None
 
 
 def test_the_nearest_takes_the_least_loss():
@@ -115,7 +115,7 @@ def test_the_nearest_takes_the_least_loss():
 def test_more_epsilon_never_makes_the_finest_map_coarser(looked):
     before = 0
     for epsilon in (1, 2, 4, 8, 16):
-        chosen = finest(looked(4.0, epsilon)[0])
+        chosen = best_fitting_map(looked(4.0, epsilon)[0])
         bins = 0 if chosen is None else chosen.bins
         assert bins >= before
         before = bins

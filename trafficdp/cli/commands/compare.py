@@ -190,7 +190,14 @@ def comparison(plan: Plan, seed: int) -> Comparison:
     free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
     auto = allocate(counts, free, allocation.hour)
     return Comparison(
-        request.loss, request.map.bound, counts, withheld, plan.choices(seed), seed, auto, plan.display_unit
+        request.loss,
+        request.map.bound,
+        counts,
+        withheld,
+        plan.mechanism_choices(seed),
+        seed,
+        auto,
+        plan.display_unit,
     )
 
 

@@ -315,7 +315,7 @@ def fill_of(letter: str) -> str:
     return classes.COLOURS[(classes.PLAIN if letter in classes.PLAIN else classes.HATCHED).index(letter)]
 
 
-def draw(
+def map_picture(
     drawing: Drawing,
     paths: Sequence[str],
     centres: Centres,

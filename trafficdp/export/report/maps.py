@@ -132,7 +132,7 @@ class ReportMaps:
         *,
         small: bool,
     ) -> Figure:
-        picture = map_drawing.draw(
+        picture = map_drawing.map_picture(
             self.drawing,
             self.paths,
             self.centres,

@@ -275,7 +275,7 @@ def read_columns(
         table, odd = _parsed(text, found, wanted, dialect)
         rows, malformed = rows + table.num_rows, malformed + no_rows + odd
         yield {name: table.column(name).combine_chunks() for name in wanted}, no_rows + odd
-    if rows == 0 and file.judged:
+    if rows == 0 and file.refuse_by_rows:
         raise DataError(
             f"{file.name} has no rows that fit its header" if malformed else f"{file.name} has no rows",
             got=f"{malformed} that cannot be read"
@@ -530,7 +530,7 @@ def package_files(file: InputFile) -> list[InputFile]:
             paths.extend(path if isinstance(path, list) else [path])
     if not paths:
         raise DataError(f"{file.name} names no {TABLE}", expected="a resource of that name or schema")
-    return [InputFile(_inside(file, path), judged=file.judged) for path in paths]
+    return [InputFile(_inside(file, path), refuse_by_rows=file.refuse_by_rows) for path in paths]
 
 
 def _is_vehicle_locations(resource: dict[str, Any]) -> bool:

@@ -39,10 +39,10 @@ class Frame:
         source: SourceDeclaration,
         progress: Callable[[int], None] | None = None,
         *,
-        judged: bool = True,
+        refuse_by_rows: bool = True,
     ) -> None:
         kind = type(frame)
-        self.judged = judged
+        self.refuse_by_rows = refuse_by_rows
         self.name = f"{kind.__module__.partition('.')[0].strip('_')}.{kind.__name__}"
         if not is_frame(frame):
             raise UsageError("this can be no source of records", got=self.name, expected=f"a path, {_KNOWN}")
@@ -156,7 +156,7 @@ def is_frame(given: object) -> bool:
 
 def read(frame: Frame, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``frame`` in blocks; see ``parquet.read``."""
-    if not frame.table.num_rows and frame.judged:
+    if not frame.table.num_rows and frame.refuse_by_rows:
         raise DataError(f"{frame.name} has no rows")
     rows = 0
     for batch in frame.table.to_batches(BATCH_ROWS):

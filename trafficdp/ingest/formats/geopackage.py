@@ -48,7 +48,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
 
     The layer is ``records`` of ``source``, or the only one. Raises DataError for what is no GeoPackage, where
     the layer is not there or must be named, where its points are in no known reference system, and where a
-    judged file has no row.
+    ``refuse_by_rows`` file has no row.
     """
     columns = declared_columns(source, ("vehicle", "time"))
     with closing(_opened(file)) as database:
@@ -57,7 +57,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             check_columns(file, [*columns.values()], column_names(database, name))
             count = f"SELECT count(*) FROM {_quoted(name)}"  # noqa: S608 - quoted
             (total,) = database.execute(count).fetchone()
-            if not total and file.judged:
+            if not total and file.refuse_by_rows:
                 raise DataError(f"{file.name} has no rows", got=f"layer {name}")
             cursor = database.execute(_query(name, [*columns.values()], geometry))
             done = 0

@@ -41,7 +41,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """
     header, entities, malformed = _parts(file)
     running = [(entity, entity.vehicle) for entity in entities if entity.HasField("vehicle")]
-    if entities and not running and file.judged:
+    if entities and not running and file.refuse_by_rows:
         raise DataError(
             f"{file.name} holds no vehicle positions",
             got="trip updates or alerts",

@@ -33,7 +33,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[lis
     one JSON document: an array, an object that holds an array under one of ``wrappers`` (perhaps inside
     "data"), or a single record. Numbers come as text, as written. What is no JSON object is no record.
 
-    Raises DataError for a file that is no such document and, where it is judged, has no record.
+    Raises DataError for a file that is no such document and, with ``refuse_by_rows``, has no record.
     """
     records = rejected = 0
     for block, left_out in _lines(file) if is_json_lines(file) else _document(file, wrappers):
@@ -41,7 +41,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[lis
         none = len(block) - len(fit) + left_out
         records, rejected = records + len(fit), rejected + none
         yield fit, none
-    if not records and file.judged:
+    if not records and file.refuse_by_rows:
         raise DataError(
             f"{file.name} has no records", got=f"{rejected} that cannot be read", expected="JSON objects"
         )
@@ -135,11 +135,13 @@ def _to_text(values: list[str | None]) -> pa.Array:
 
 
 def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
-    """Raise DataError naming the keys that no record of a judged file has.
+    """Raise DataError naming the keys that no record of a ``refuse_by_rows`` file has.
 
     ``blocks`` has one mapping for each block of records: for every key, whether any of its records has it.
     """
-    missing = [name for name in dict.fromkeys(key for block in blocks for key in block) if file.judged]
+    missing = [
+        name for name in dict.fromkeys(key for block in blocks for key in block) if file.refuse_by_rows
+    ]
     missing = [name for name in missing if not any(block[name] for block in blocks)]
     if missing:
         raise DataError(
@@ -158,14 +160,14 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks: those of the list at ``records``, or (.jsonl) of lines.
 
     In lines the path leads to a record, or a list of them, within each line. Raises DataError for what is no
-    JSON, where nothing lies at ``records``, and where no record of a judged file has a column.
+    JSON, where nothing lies at ``records``, and where no record of a ``refuse_by_rows`` file has a column.
     """
     columns = csv_files.declared_columns(source, ("vehicle", "time", *csv_files.place_columns(source)))
     present, found = [], 0
     blocks = _lines(file) if is_json_lines(file) else _document(file, None)
     for documents, malformed in blocks:
         inner = [each if not source.records else value_at_path(each, source.records) for each in documents]
-        if not is_json_lines(file) and file.judged and inner == [None]:
+        if not is_json_lines(file) and file.refuse_by_rows and inner == [None]:
             raise DataError(
                 f"{file.name} has nothing at the path {source.records}",
                 expected="the list of records",
@@ -183,7 +185,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
         found += len(rows)
         yield declared_records(source, values, malformed + len(listed) - len(rows))
-    if not found and file.judged:
+    if not found and file.refuse_by_rows:
         raise DataError(f"{file.name} has no records", expected="JSON objects or lists")
     check_keys(file, present)
 
@@ -251,7 +253,8 @@ _DEPTH = 4
 def read_iudx(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file``; ``columns`` of ``source`` may rename vehicle, time and speed.
 
-    Raises DataError when a document is not JSON, or no record of a judged file has a vehicle, time or place.
+    Raises DataError when a document is not JSON, or no record of a ``refuse_by_rows`` file has a vehicle,
+    time or place.
     """
     vehicle_keys = source.names_of("vehicle", "license_plate", "vehicle_id")
     time_keys = source.names_of("time", "observationDateTime")
@@ -341,7 +344,7 @@ def read_mds(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the telemetry of ``file``: an array, ``{"telemetry": [...]}``, or (.jsonl) one record a line.
 
     ``columns`` of ``source`` may name another key than ``device_id`` for the vehicle. Raises DataError when a
-    document is not JSON or no record of a judged file has the keys of telemetry.
+    document is not JSON or no record of a ``refuse_by_rows`` file has the keys of telemetry.
     """
     vehicle_key = source.columns.get("vehicle", "device_id")
     present = []

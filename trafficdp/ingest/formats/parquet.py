@@ -172,7 +172,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[ingest_times.Re
             kind = schema.field(column).type
             if name != "geometry" or not _is_native_point(kind):
                 _refuse_nested(file, name, kind)
-        if total == 0 and file.judged:
+        if total == 0 and file.refuse_by_rows:
             raise DataError(f"{file.name} has no rows")
         _refuse_large_pages(file, footer.schema, wanted)
         system = _reference_system(file, schema, columns["geometry"]) if "geometry" in columns else None

@@ -59,7 +59,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     no vehicle runs has no rows and is accepted.
 
     Raises DataError for XML that is not well-formed or declares a document type; for JSON as
-    ``json_records`` does; where a judged file has no vehicle monitoring delivery.
+    ``json_records`` does; where a ``refuse_by_rows`` file has no vehicle monitoring delivery.
     """
     for columns, malformed in _xml(file) if is_xml(file) else _json(file):
         yield _records(columns, source, malformed)
@@ -71,7 +71,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
 def _xml(file: InputFile) -> Iterator[tuple[Columns, int]]:
     """Yield the activities of an XML file in blocks, first those of deliveries where the first lies."""
     path = path_of_first(file, "VehicleMonitoringDelivery", _ACTIVITY)
-    if not path and file.judged:
+    if not path and file.refuse_by_rows:
         raise _no_delivery(file, "XML of another kind")
     within = path[:-1] if path[-1:] == (_ACTIVITY,) else path
     for columns in record_columns(file, within, _ACTIVITY, _PATHS):
@@ -92,7 +92,7 @@ def _no_delivery(file: InputFile, got: str) -> DataError:
 
 def _json(file: InputFile) -> Iterator[tuple[Columns, int]]:
     """Yield the activities of a JSON document, or (.jsonl) of a document or an activity a line."""
-    delivered = not file.judged
+    delivered = not file.refuse_by_rows
     for documents, malformed in json_files.json_records(file, ()):
         found = [_activities(document) for document in documents]
         delivered = delivered or any(each is not None for each in found)

@@ -296,8 +296,8 @@ def _parent(path: Path) -> str:
 def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks; one within another is a part of it, and no record.
 
-    Raises DataError as ``iterate_elements`` does, where a judged file has no record, and where no record of
-    it has a column; ConfigError where the source names no records.
+    Raises DataError as ``iterate_elements`` does, where a ``refuse_by_rows`` file has no record, and where no
+    record of it has a column; ConfigError where the source names no records.
     """
     if not source.records:
         raise ConfigError(f"source {source.name} does not name its records", expected='records = "ELEMENT"')
@@ -309,7 +309,7 @@ def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
         found += len(rows)
         yield declared_records(source, values)
-    if not found and file.judged:
+    if not found and file.refuse_by_rows:
         raise DataError(f"{file.name} has no records", expected=f"elements {source.records}")
     check_keys(file, present)
 
@@ -371,7 +371,8 @@ _NEXTBUS = tuple(("@" + name,) for name in ("id", "secsSinceReport", "lat", "lon
 def read_nextbus(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the vehicles of ``file``; a document without ``lastTime`` has no times.
 
-    Raises DataError as ``iterate_elements`` does, and where a judged file has neither vehicles nor a time.
+    Raises DataError as ``iterate_elements`` does, and where a ``refuse_by_rows`` file has neither vehicles
+    nor a time.
     """
     moment: float | None = None
     for _, element in iterate_elements(file, ["lastTime"], "NextBus XML with lastTime"):
@@ -395,5 +396,5 @@ def read_nextbus(file: InputFile, source: SourceDeclaration) -> Iterator[Records
             time_format="epoch_ms",
             time_zone=None,
         )
-    if not found and moment is None and file.judged:
+    if not found and moment is None and file.refuse_by_rows:
         raise DataError(f"{file.name} has no vehicles", expected="NextBus XML: body/vehicle and lastTime")

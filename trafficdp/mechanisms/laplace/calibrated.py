@@ -142,7 +142,7 @@ class LaplaceNoise:
         """Return every vehicle's loss epsilon, (users,), in floats for planning; charges use whole
         numbers.
         """
-        return self.counts.total_per_user(self.pair_loss())
+        return self.counts.sum_per_user(self.pair_loss())
 
     def expected_noise(self) -> dict[Statistic, FloatArray]:
         """Return each statistic's expected absolute noise (of a mean its Laplace scale), shape (G,), in

@@ -14,7 +14,15 @@ from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, noisy_sum, speeds, support_of, unit
+from trafficdp.mechanisms.means import (
+    LaplaceSumQuery,
+    Means,
+    choice_scale,
+    laplace_sum_query,
+    speeds,
+    support_of,
+    unit,
+)
 from trafficdp.mechanisms.protocol import ClaimedScores, ClaimedSums, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -219,18 +227,18 @@ class Projected(Means):
     cap: bounding_arrays.CountCap
     enforced = False
 
-    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return what each bin's noisy sum of clamped array means is made of, from counts.
+    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+        """Return the query for each bin's sum of clamped array means, from public counts.
 
-        Nothing is drawn here. At the widest interval where one is drawn later.
+        Nothing is drawn here. Where an interval is drawn later, it is for the widest one.
         """
         lattice = self._lattice(request)
         selects, share = self._selects(lattice), self._share(lattice, request.loss)
         of = ClaimedSums(support_of(request.counts), self._dearest(lattice), OF_SUM)
         bias = np.where(selects, float(request.bound.upper), lattice.bias)
-        return noisy_sum(of, share, lattice.unit, bias, worst_case=bool(selects.any()))
+        return laplace_sum_query(of, share, lattice.unit, bias, worst_case=bool(selects.any()))
 
-    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
+    def steps_before_sum(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the private selections of the interval to which array means are clamped, with their prices.
 
         From public counts: nothing is selected here. Empty where the interval is the whole range, as in
@@ -361,7 +369,7 @@ class Levy(Projected):
                 arrays.fill, arrays.array_bin, len(lattice.top), upper, self.gamma
             )
         else:
-            width = bounding_arrays.levy_width(arrays.per_bin, arrays.capacity, upper, self.gamma)
+            width = bounding_arrays.concentration_width(arrays.per_bin, arrays.capacity, upper, self.gamma)
         whole = np.ceil(np.minimum(width / upper, 1.0) * lattice.top).astype(np.int64)
         return bounding_arrays.IntervalPartition(lattice.top, np.clip(whole, 1, lattice.top))
 
@@ -513,10 +521,10 @@ def _largest(lattice: ArrayLattice, moves: IntArray) -> IntArray:
     return largest
 
 
-def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> NoisySum:
+def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> LaplaceSumQuery:
     """The sum of array means that are projected to intervals of ``width`` (G,)."""
     of = ClaimedSums(support_of(lattice.arrays.counts), lattice.moves(width), OF_SUM)
-    return noisy_sum(of, epsilon, lattice.unit, lattice.bias)
+    return laplace_sum_query(of, epsilon, lattice.unit, lattice.bias)
 
 
 # Pooled count cap: the mean of every user's first m_UB samples, with Laplace noise.
@@ -539,15 +547,17 @@ class Pooled(Means):
     name = "pooled"
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
 
-    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return what each bin's noisy sum of the kept samples is made of, from counts; nothing is drawn."""
+    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+        """Return the query for each bin's sum of the kept samples, from public counts; nothing is drawn."""
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
         kept = bounding_arrays.kept_counts(counts, self.cap.of(counts))
         samples = counts.samples_per_bin
         bias = bounding_arrays.dropped_mean_bias(samples - kept.samples_per_bin, samples, float(bound.upper))
         one = unit(statistic, kept, bound)
-        return noisy_sum(speeds(kept, bound), request.loss, one, bias + rounding_bias(statistic, bound))
+        return laplace_sum_query(
+            speeds(kept, bound), request.loss, one, bias + rounding_bias(statistic, bound)
+        )
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
@@ -562,6 +572,6 @@ class Pooled(Means):
         running = np.concatenate([[0], np.cumsum(samples.value)])
         begin = samples.start[:-1]
         first = running[begin + kept.count] - running[begin]
-        return self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon)).means(
+        return self.sum_query(StatisticRequest(counts, bound, statistic, epsilon)).means(
             first, measure, bound
         )

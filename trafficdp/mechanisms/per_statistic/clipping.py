@@ -57,8 +57,8 @@ class WorstCaseClipping(means.Means):
         """The mechanism's name in the registry."""
         return "worst_case_clipping_exact" if self.least_exact_error else "worst_case_clipping"
 
-    def noisy_sum_of(self, request: StatisticRequest) -> means.NoisySum:
-        """Return what each bin's noisy sum of clipped totals is made of, from counts.
+    def sum_query(self, request: StatisticRequest) -> means.LaplaceSumQuery:
+        """Return the query for each bin's sum of clipped totals, from public counts.
 
         Nothing is drawn. U/2 without noise where nothing is kept. Nothing is kept where a bin has fewer than
         ceil(2/epsilon) vehicles. A vehicle loses less than epsilon if its interval is narrower than the
@@ -73,7 +73,7 @@ class WorstCaseClipping(means.Means):
         nothing = means.largest_move(of) == 0
         bias = np.where(nothing, float(bound.upper) / 2, start * one + rounding_bias(statistic, bound))
         start = np.where(nothing, bound.upper_steps * counts.samples_per_bin / 2, start)
-        return means.noisy_sum(of, epsilon, one, bias, start)
+        return means.laplace_sum_query(of, epsilon, one, bias, start)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
@@ -84,7 +84,7 @@ class WorstCaseClipping(means.Means):
         noise and, in a release, charges for it.
         """
         counts, bound = samples.counts, samples.bound
-        clipped = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
+        clipped = self.sum_query(StatisticRequest(counts, bound, statistic, epsilon))
         cut, _ = self.clipping(counts, bound, epsilon)
         return clipped.means(samples.contributions().total - cut, measure, bound)
 
@@ -130,15 +130,15 @@ class AKMV(means.Means):
         "Differential Privacy, ICML 2019; as adapted in arXiv 2502.04749"
     )
 
-    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
+    def steps_before_sum(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the private selection of the clipping threshold, with its price, from public counts.
 
         Nothing is selected here.
         """
         return (self._threshold(request.counts, request.bound, request.loss),)
 
-    def noisy_sum_of(self, request: StatisticRequest) -> means.NoisySum:
-        """Return what the noisy sum is made of at the largest threshold that can be selected, from counts.
+    def sum_query(self, request: StatisticRequest) -> means.LaplaceSumQuery:
+        """Return the sum query at the largest threshold that can be selected, from public counts.
 
         Nothing is drawn. Its bias is the whole range: the threshold may be anywhere, so that values exist for
         which nothing is learnt. Compare by simulation.
@@ -151,7 +151,7 @@ class AKMV(means.Means):
         noiseless = np.isinf(epsilon)
         bias = np.where(noiseless, rounding_bias(statistic, bound), float(bound.upper))
         one = means.unit(statistic, counts, bound)
-        return means.noisy_sum(widest, epsilon / 2, one, bias, worst_case=True)
+        return means.laplace_sum_query(widest, epsilon / 2, one, bias, worst_case=True)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
@@ -162,7 +162,7 @@ class AKMV(means.Means):
         noise and, in a release, charges for it.
         """
         counts, bound = samples.counts, samples.bound
-        widest = self.noisy_sum_of(StatisticRequest(counts, bound, statistic, epsilon))
+        widest = self.sum_query(StatisticRequest(counts, bound, statistic, epsilon))
         total = samples.contributions().total
         choice = self._threshold(counts, bound, epsilon)
         threshold = np.where(np.isinf(epsilon), choice.high, measure.select(choice, total))

@@ -87,7 +87,7 @@ def _deviations(of: Box, counts: Counts, unit: FloatArray, loss: FloatArray) -> 
     if np.isinf(loss):
         return np.zeros(counts.bins)
     rho = positive(rho=float(loss))
-    length = np.sqrt(counts.total_per_user((of.high * unit[counts.bin_index]) ** 2)).max(initial=0.0)
+    length = np.sqrt(counts.sum_per_user((of.high * unit[counts.bin_index]) ** 2)).max(initial=0.0)
     # room for rounding up every pair's loss to 10^-12, and for the length, unit and quotient
     room = (int(counts.bins_per_user.max(initial=0)) + 1) * 1e-12
     usable = max(rho * (1 - 2.0**-40) - room, rho / 2)

@@ -7,7 +7,7 @@ pure-epsilon Student-t noise (``noise.student_t``) instead of Gaussian noise who
 sufficient (E17; ``research.zhao_2024.gaussian_huber`` has the exactly calibrated form); the weighted mean in
 the lemmas (E15); outliers counted against a threshold that does not depend on their number (E16); the least
 S over many k0; and a bin takes Huber only where public numbers say that it pays, else Laplace noise on a
-weighted mean (capped or plain weights, whichever has the smaller ``clean_error``).
+weighted mean (capped or plain weights, whichever has the smaller ``typical_error``).
 
 Theorem (REPLACE_USER_VALUES). One vehicle moves centre and S only as ``bounding.huber`` says, so
 that a bin by Huber costs each of its vehicles epsilon[g] (``noise.student_t``); one by Laplace costs vehicle
@@ -27,7 +27,15 @@ import numpy as np
 from trafficdp.arrays import BoolArray, FloatArray
 from trafficdp.bounding import huber as bounding_huber
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.means import FINER, HEADROOM, Means, NoisySum, Weighting, support_of, weighting
+from trafficdp.mechanisms.means import (
+    FINER,
+    HEADROOM,
+    LaplaceSumQuery,
+    Means,
+    Weighting,
+    support_of,
+    weighting,
+)
 from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Counts, Statistic
@@ -43,17 +51,17 @@ class HuberPlan:
     """How every bin is released: public throughout.
 
     ``huber`` (G,) marks the bins by Huber, with ``shape``, ``alpha`` and ``beta`` (G,) of all bins, at
-    ``epsilon``; ``weighted`` and ``laplace`` are the weights and the noisy sum of the others. ``clean`` (G,)
-    is the expected error without outliers.
+    ``epsilon``; ``weighted`` and ``laplace`` are the weights and the noisy sum of the others.
+    ``typical_error`` (G,) is the expected error without outliers.
     """
 
     shape: bounding_huber.HuberParameters
     huber: BoolArray
     weighted: Weighting
-    laplace: NoisySum
+    laplace: LaplaceSumQuery
     alpha: FloatArray
     beta: FloatArray
-    clean: FloatArray
+    typical_error: FloatArray
 
 
 @dataclass(frozen=True)
@@ -84,22 +92,22 @@ class Huber(Means):
         """Return which bins are estimated by the Huber mechanism, shape (G,), from public counts alone.
 
         Those of a finite epsilon where some vehicle's threshold is below U and the error that is expected
-        where vehicles agree (``clean_error``) is smaller than by Laplace noise, which estimates the others.
+        where vehicles agree (``typical_error``) is smaller than by Laplace noise, which estimates the others.
         """
         return self.plan(request).huber
 
-    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
+    def steps_before_sum(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the Student-t noise of the bins estimated by Huber, with its price, from public counts.
 
         It takes the whole epsilon of these bins; nothing is drawn here.
         """
         return (self._noise(self.plan(request), request.counts, request.loss),)
 
-    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return what the noisy weighted sums are made of in bins estimated by Laplace noise.
+    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+        """Return the query for the weighted sums of the bins estimated by Laplace noise.
 
         From public counts, nothing is drawn; the other bins add nothing. Bins by Huber have the whole range
-        as bias: their smooth sensitivity is U on adversarial values. See ``clean_error`` for what they give
+        as bias: their smooth sensitivity is U on adversarial values. See ``typical_error`` for what they give
         otherwise.
         """
         return self.plan(request).laplace
@@ -109,7 +117,7 @@ class Huber(Means):
         huber = self.uses_huber(request)
         return np.where(huber, float(request.bound.upper), super().sensitivity(request))
 
-    def clean_error(self, request: StatisticRequest) -> FloatArray:
+    def typical_error(self, request: StatisticRequest) -> FloatArray:
         """Return the expected error where vehicles agree, in the unit of speed, shape (G,). Public.
 
         In bins by Huber, with every vehicle's mean within 0.4 thresholds of the bin's: the expected noise,
@@ -117,7 +125,7 @@ class Huber(Means):
         one law. In the others: that of Laplace noise by the weights that give less. At the worst values see
         ``expected_error``.
         """
-        return self.plan(request).clean
+        return self.plan(request).typical_error
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure
@@ -164,22 +172,24 @@ class Huber(Means):
         counted = used if statistic is Statistic.MEAN else np.ones_like(used)
         capped = Weighting(counts, bound, FINER * counted)
         shape = bounding_huber.HuberParameters(capped.weight, threshold, index, bins, upper)
-        drift = _clean_bias(shape, plain.weight, self.factor)
+        drift = _typical_bias(shape, plain.weight, self.factor)
         noise = [_error(each, epsilon, each.bias(each.weight)) for each in (capped, plain)]
         better = noise[0] + drift < noise[1]
         by_laplace = np.minimum(noise[0] + drift, noise[1])
 
         alpha, beta, mean_absolute = self.calibrated(epsilon)
-        clean = drift + bounding_huber.clean_smooth_sensitivity(shape, beta) * mean_absolute / alpha
+        typical_error = drift + bounding_huber.typical_smooth_sensitivity(shape, beta) * mean_absolute / alpha
         least = np.full(bins, np.inf)
         np.minimum.at(least, index, threshold)
-        huber = (least < upper) & (clean < by_laplace) & np.isfinite(epsilon)
+        huber = (least < upper) & (typical_error < by_laplace) & np.isfinite(epsilon)
         weighted = Weighting(counts, bound, np.where(better[index], capped.used, plain.used))
         bias = weighted.bias(plain.weight) + rounding_bias(statistic, bound)
         # nothing of a bin by Huber is in the sum
         top = np.where(huber, 0, bound.upper_steps)
-        laplace = weighted.noisy_sum(epsilon, np.where(huber, upper, bias), high=top)
-        return HuberPlan(shape, huber, weighted, laplace, alpha, beta, np.where(huber, clean, by_laplace))
+        laplace = weighted.sum_query(epsilon, np.where(huber, upper, bias), high=top)
+        return HuberPlan(
+            shape, huber, weighted, laplace, alpha, beta, np.where(huber, typical_error, by_laplace)
+        )
 
     def _noise(self, plan: HuberPlan, counts: Counts, epsilon: FloatArray) -> ClaimedNoise:
         loss = np.where(plan.huber, _spent(epsilon), 0.0)[counts.bin_index]
@@ -194,11 +204,11 @@ def _spent(epsilon: FloatArray) -> FloatArray:
 
 def _error(weighted: Weighting, epsilon: FloatArray, bias: FloatArray) -> FloatArray:
     """The bias and the worst expected error of clipped Laplace noise without one."""
-    noisy, upper = weighted.noisy_sum(epsilon, bias), float(weighted.bound.upper)
+    noisy, upper = weighted.sum_query(epsilon, bias), float(weighted.bound.upper)
     return bias + clamped_laplace_error(noisy.term.mean_absolute_noise, np.zeros_like(bias), upper)
 
 
-def _clean_bias(shape: bounding_huber.HuberParameters, target: FloatArray, factor: float) -> FloatArray:
+def _typical_bias(shape: bounding_huber.HuberParameters, target: FloatArray, factor: float) -> FloatArray:
     """Return the root mean square of sum (w_i - p_i) y_i for independent samples, shape (G,)."""
     deviation = shape.threshold / (factor * np.sqrt(2 * np.log(40.0 * shape.users[shape.bin_index])))
     square = ((shape.weight - target) * deviation) ** 2

@@ -184,8 +184,8 @@ def _clipped_sums(
     """The noisy sums (G,) of clipped vectors ``y`` (P,), whose entries lie in -``below`` m .. ``above`` m."""
     present = counts.bins_per_user > 0
     sides = (below + above)[counts.bin_index] * counts.count
-    limit = float(np.sqrt(counts.total_per_user(sides**2)).max())
-    length = np.sqrt(counts.total_per_user(y**2))[present]
+    limit = float(np.sqrt(counts.sum_per_user(sides**2)).max())
+    length = np.sqrt(counts.sum_per_user(y**2))[present]
     (drawn,) = measure.select(_longest(counts, parts.clipping), np.minimum(length / limit, 1.0) * TOP)
     # the upper end of the step, never 0
     clip = (float(drawn) + 1) / TOP * limit
@@ -194,7 +194,7 @@ def _clipped_sums(
         for side in (below, above)
     )
     ball = Ball(support_of(counts), 2, clip, -low, high)
-    apart = min(2 * GRAINS, float(np.sqrt(counts.total_per_user((low + high).astype(np.float64) ** 2)).max()))
+    apart = min(2 * GRAINS, float(np.sqrt(counts.sum_per_user((low + high).astype(np.float64) ** 2)).max()))
     # a hair more than the dearest step has, so that rounding never makes it dearer
     sd = np.full(counts.bins, apart / _root(parts.noise) * (1 + 2.0**-39))
     return np.asarray(measure.measure(Step(ball, Gaussian(sd)), y) * (ball.bound / GRAINS), dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.means import Means, NoisySum, choice_scale, weighting
+from trafficdp.mechanisms.means import LaplaceSumQuery, Means, choice_scale, weighting
 from trafficdp.mechanisms.protocol import ClaimedScores, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -61,18 +61,18 @@ class TwoStage(Means):
         steps = np.clip(np.ceil(tau / float(bound.step)), 1, bound.upper_steps)
         return np.asarray(steps, dtype=np.int64)
 
-    def choices(self, request: StatisticRequest) -> tuple[Priced, ...]:
+    def steps_before_sum(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the private selection of the interval in which vehicles' means should lie, with its price.
 
         From public counts: nothing is selected here.
         """
         return (self._choice(request.counts, request.bound, request.loss),)
 
-    def noisy_sum_of(self, request: StatisticRequest) -> NoisySum:
-        """Return what the noisy sum of vehicle means clipped to an interval is made of, from public counts.
+    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+        """Return the query for the sum of vehicle means clipped to an interval, from public counts.
 
         Nothing is drawn. Its bias is the whole range in bins where an interval will be drawn: adversarial
-        values can lie far outside. Values that agree to within the width err by ``clean_error``.
+        values can lie far outside. Values that agree to within the width err by ``typical_error``.
         """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
@@ -80,9 +80,9 @@ class TwoStage(Means):
         weighted = weighting(counts, bound, statistic)
         bias = weighted.bias(weighted.weight) + rounding_bias(statistic, bound)
         bias = np.where(whole, bias, float(bound.upper))
-        return weighted.noisy_sum(self._share(whole, request.loss), bias, worst_case=not whole.all())
+        return weighted.sum_query(self._share(whole, request.loss), bias, worst_case=not whole.all())
 
-    def clean_error(self, request: StatisticRequest) -> FloatArray:
+    def typical_error(self, request: StatisticRequest) -> FloatArray:
         """Return each bin's expected absolute noise where all vehicle means lie in the drawn interval,
         shape (G,).
         """
@@ -109,7 +109,7 @@ class TwoStage(Means):
         low, high = self._interval(totals, counts, bound, epsilon, measure)
         low, high = np.where(whole, 0, low), np.where(whole, bound.upper_steps, high)
         bias = np.zeros(counts.bins)
-        clipped = weighted.noisy_sum(self._share(whole, epsilon), bias, low, high)
+        clipped = weighted.sum_query(self._share(whole, epsilon), bias, low, high)
         above = weighted.values(totals) - weighted.used * low[counts.bin_index]
         return clipped.means(above, measure, bound)
 

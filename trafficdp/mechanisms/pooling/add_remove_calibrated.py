@@ -43,13 +43,13 @@ MOST_RESIZED = 1.5
 class CalibratedAddRemove(whole.JointMechanism):
     """Partial pooling (``add_remove_design``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
-    ``apart``: slots are measured apart; without it the grid has one slot. ``counts`` is what numbers of
-    vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are expected,
-    ``zone_km2`` how large a zone is on average (None: places are hexagons): what is told before anything is
-    asked rests on both, nothing that is asked or published does.
+    ``per_slot``: every slot is measured on its own; without it the grid has one slot. ``counts`` is what
+    numbers of vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are
+    expected, ``zone_km2`` how large a zone is on average (None: places are hexagons): what is told before
+    anything is asked rests on both, nothing that is asked or published does.
     """
 
-    apart: bool = False
+    per_slot: bool = False
     counts: int = 0
     fleet: int = field(default=DEFAULT_FLEET, compare=False)
     zone_km2: float | None = field(default=None, compare=False)
@@ -84,7 +84,11 @@ class CalibratedAddRemove(whole.JointMechanism):
         """
         found = super().calibrate(facts, loss, request)
         return replace(
-            found, apart=request.apart, counts=request.counts, fleet=request.fleet, zone_km2=request.zone_km2
+            found,
+            per_slot=request.per_slot,
+            counts=request.counts,
+            fleet=request.fleet,
+            zone_km2=request.zone_km2,
         )
 
     @cached_property
@@ -93,20 +97,20 @@ class CalibratedAddRemove(whole.JointMechanism):
 
         No vehicle's counts are public here. Raises UsageError for a statistic that it lacks, without a mean,
         for other counts than those of ``Counts.for_declared_grid``, and for several slots that are not
-        measured ``apart``.
+        measured ``per_slot``.
         """
         counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
             require_statistic(self.kind, each, self.estimable)
         if counts.users != 1 or counts.pairs != counts.bins or Statistic.MEAN not in self.statistics:
             raise UsageError("a map of a declared grid has a mean, and no counts of vehicles")
-        if not self.apart and len(counts.slots) > 1:
+        if not self.per_slot and len(counts.slots) > 1:
             raise UsageError(
                 "slots that are not measured apart are one slot", got=f"{len(counts.slots)} slots"
             )
         variance = Statistic.VARIANCE in self.statistics
-        apart = counts.slots if self.apart else np.zeros(0, dtype=np.int64)
-        return AddRemoveDesign(counts.cells, bound, self.loss_kind, self.pico, variance, apart, self.counts)
+        slots = counts.slots if self.per_slot else np.zeros(0, dtype=np.int64)
+        return AddRemoveDesign(counts.cells, bound, self.loss_kind, self.pico, variance, slots, self.counts)
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the measurement steps; their losses add up to what every possible vehicle is charged."""
@@ -177,7 +181,7 @@ class CalibratedAddRemove(whole.JointMechanism):
         ``fleet`` is the number of vehicles in it; None: the number expected. No private value is read.
         """
         counts, bound, design = self.public.counts, self.public.bound, self.design
-        slots = len(counts.slots) if self.apart else 1
+        slots = len(counts.slots) if self.per_slot else 1
         # the shares of variance and counts are fixed: what is left is that of a smaller loss
         means = sum(design.loss_shares[: design.variance_index])
         place = ReferenceCityShape.of(counts.cells, slots, self.zone_km2)
@@ -235,13 +239,13 @@ class CalibratedAddRemove(whole.JointMechanism):
 
         The expected fleet is left out.
         """
-        return {**super().to_facts(), "apart": self.apart, "counts": self.counts}
+        return {**super().to_facts(), "per_slot": self.per_slot, "counts": self.counts}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return the calibrated mechanism that ``to_facts`` wrote, on the ``public`` facts."""
         found = super().from_facts(facts, public)
-        return replace(found, apart=bool(facts["apart"]), counts=int(facts["counts"]))
+        return replace(found, per_slot=bool(facts["per_slot"]), counts=int(facts["counts"]))
 
 
 def columns_from_answers(answers: add_remove_map.Answers) -> dict[str, npt.NDArray[Any]]:
@@ -254,7 +258,7 @@ def columns_from_answers(answers: add_remove_map.Answers) -> dict[str, npt.NDArr
         "fleet_slow": answers.fleet[1],
         "city_vehicles": city.vehicles,
         "city_centre": city.centre,
-        "city_reach": city.reach,
+        "city_clip_bound": city.clip_bound,
         "city_power": city.power,
     }
     found = {name: np.full(many, value) for name, value in each.items()}
@@ -264,7 +268,7 @@ def columns_from_answers(answers: add_remove_map.Answers) -> dict[str, npt.NDArr
     if answers.counts is not None:
         for number, name in enumerate(add_remove_counts.COUNTED):
             found[f"{name}_length"] = np.full(many, answers.counts.lengths[number])
-            found[f"{name}_reach"] = np.full(many, answers.counts.reach[number])
+            found[f"{name}_clip_bound"] = np.full(many, answers.counts.clip_bounds[number])
             found[f"{name}_answer"] = answers.counts.counted[number]
     for number, (residual, asked_about) in enumerate(zip(answers.residual, answers.maps, strict=True), 1):
         found[f"residual_{number}"], found[f"map_{number}"] = residual, asked_about
@@ -276,15 +280,15 @@ def answers_from_columns(columns: Columns) -> add_remove_map.Answers:
     mean = columns[Statistic.MEAN]
     rounds = sum(name.startswith("residual_") for name in mean)
     spread = columns.get(Statistic.VARIANCE, {}).get("spread", np.zeros(0, dtype=np.int64))[:1]
-    names = "city_vehicles", "city_centre", "city_reach", "city_power"
+    names = "city_vehicles", "city_centre", "city_clip_bound", "city_power"
     counts = None
     if "vehicles_answer" in mean:
         counts = add_remove_counts.CountAnswers(
             lengths=np.array(
                 [mean[f"{name}_length"][0] for name in add_remove_counts.COUNTED], dtype=np.int64
             ),
-            reach=np.array(
-                [mean[f"{name}_reach"][0] for name in add_remove_counts.COUNTED], dtype=np.float64
+            clip_bounds=np.array(
+                [mean[f"{name}_clip_bound"][0] for name in add_remove_counts.COUNTED], dtype=np.float64
             ),
             counted=np.stack([mean[f"{name}_answer"] for name in add_remove_counts.COUNTED]).astype(np.int64),
         )

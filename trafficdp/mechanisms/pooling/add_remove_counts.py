@@ -33,10 +33,10 @@ RANGES, PRIORS, PRIOR_SDS = (8.0, 20.0), (2.5, 7.0), (1.0, 2.0)
 
 @dataclass(frozen=True)
 class CountAnswers:
-    """What was drawn, in grains: ``lengths`` (2,), ``counted`` (2, H); ``reach`` (2,): the clips they set."""
+    """What was drawn, in grains: ``lengths`` (2,), ``counted`` (2, H); ``clip_bounds`` (2,) that they set."""
 
     lengths: IntArray
-    reach: FloatArray
+    clip_bounds: FloatArray
     counted: IntArray
 
 
@@ -75,8 +75,8 @@ def expected_count_errors(design: AddRemoveDesign) -> dict[str, float]:
 
     It is for clips of a usual fleet; nothing measured is read.
     """
-    reach = 2.0 ** (np.array(PRIORS) + 1)
-    both = (design.sd(design.counts_index + each, own) for each, own in enumerate(reach.tolist(), 1))
+    clip_bounds = 2.0 ** (np.array(PRIORS) + 1)
+    both = (design.sd(design.counts_index + each, own) for each, own in enumerate(clip_bounds.tolist(), 1))
     return {name: float(np.sqrt(2 / np.pi)) * sd for name, sd in zip(COUNTED, both, strict=True)}
 
 
@@ -90,9 +90,9 @@ def estimate_counts(design: AddRemoveDesign, answers: CountAnswers, level: float
     found = {}
     tail = -np.log1p(-level) / np.sqrt(2) if design.pure else float(ndtri((1 + level) / 2))
     for number, name in enumerate(COUNTED):
-        reach = float(answers.reach[number])
-        sd = design.sd(design.counts_index + 1 + number, reach)
-        answer = answers.counted[number] * (reach / GRAINS)
+        clip_bound = float(answers.clip_bounds[number])
+        sd = design.sd(design.counts_index + 1 + number, clip_bound)
+        answer = answers.counted[number] * (clip_bound / GRAINS)
         mean = max(float(answer.mean()), sd / np.sqrt(len(answer)))
         z = (answer - sd**2 / mean) / sd
         near, far = np.maximum(z, -30.0), np.minimum(z, -30.0)
@@ -119,9 +119,11 @@ def measure_counts(
         design.step(design.counts_index, 2, design.lengths_bound),
         VectorEntries(np.tile(own, 2), np.repeat([0, 1], len(own)), log_lengths(np.stack(size)).ravel()),
     )
-    reach = count_clips(design, lengths, vehicles)
+    clip_bounds = count_clips(design, lengths, vehicles)
     found = [
-        measure.measure(design.step(design.counts_index + 1 + each, design.size, float(reach[each])), vector)
+        measure.measure(
+            design.step(design.counts_index + 1 + each, design.size, float(clip_bounds[each])), vector
+        )
         for each, vector in enumerate(vectors)
     ]
-    return CountAnswers(lengths, reach, np.stack(found))
+    return CountAnswers(lengths, clip_bounds, np.stack(found))

@@ -23,7 +23,7 @@ answers (``add_remove_map``) is free. *Proof.* ``measurement.sets`` and ``measur
    likely, less 1, cut to -1..1: one number a vehicle.
 5. *Counts,* if asked for (``add_remove_counts``): how long vehicles' vectors are, then these.
 
-A place is a hexagon or a zone, over all slots together, or, ``apart``, in one slot.
+A place is a hexagon or a zone, over all slots together, or, with ``separate_slots``, in one slot.
 C and p grow with the fleet that the first answer tells of (``estimate_fleet``). Shares are 5, 16 and 79 %,
 in pure epsilon 8, 26 and 63, and 3 % for the length; before that a variance takes 20 %, and before that
 counts what they are given. Six rounds in rho; one in pure epsilon, where J of them cost sqrt(J) more noise.
@@ -73,8 +73,9 @@ many records, as nobody knows how many there are. The last was chosen on all day
 class AddRemoveDesign:
     """The questions asked of all ``places`` (rising) where not even the presence of a vehicle is public.
 
-    ``total`` is the whole loss in 10^-12 of ``kind``. ``apart`` (slots,), rising, are the time slots measured
-    separately; empty: all slots of a place together. ``counts`` is the per cent of the loss spent on counts.
+    ``total`` is the whole loss in 10^-12 of ``kind``. ``separate_slots`` (slots,), rising, are the time
+    slots measured each on its own; empty: all slots of a place together. ``counts`` is the per cent of the
+    loss spent on counts.
     Raises UsageError when there is no place, they are not in order, or the total is too small to share out.
     """
 
@@ -83,7 +84,7 @@ class AddRemoveDesign:
     kind: LossKind
     total: int
     variance: bool
-    apart: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    separate_slots: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     counts: int = 0
 
     def __post_init__(self) -> None:
@@ -110,7 +111,7 @@ class AddRemoveDesign:
     @property
     def size(self) -> int:
         """H: the number of places, or of (place, slot) bins where slots are measured separately."""
-        return len(self.places) * max(1, len(self.apart))
+        return len(self.places) * max(1, len(self.separate_slots))
 
     def place_numbers(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> tuple[IntArray, BoolArray]:
         """Return the number 0..H-1 of every bin (``cell``, ``slot``), and whether the bin is measured at
@@ -118,15 +119,17 @@ class AddRemoveDesign:
         """
         at = np.minimum(np.searchsorted(self.places, cell), len(self.places) - 1).astype(np.int64)
         there = self.places[at] == cell
-        if not len(self.apart):
+        if not len(self.separate_slots):
             return at, there
-        when = np.minimum(np.searchsorted(self.apart, slot), len(self.apart) - 1).astype(np.int64)
-        return at * len(self.apart) + when, there & (self.apart[when] == slot)
+        when = np.minimum(np.searchsorted(self.separate_slots, slot), len(self.separate_slots) - 1).astype(
+            np.int64
+        )
+        return at * len(self.separate_slots) + when, there & (self.separate_slots[when] == slot)
 
     @cached_property
     def cell(self) -> IntArray:
         """The position in ``places`` of each of the H measured sums, shape (H,)."""
-        return np.repeat(np.arange(len(self.places)), max(1, len(self.apart)))
+        return np.repeat(np.arange(len(self.places)), max(1, len(self.separate_slots)))
 
     @cached_property
     def parent_number(self) -> IntArray:
@@ -138,7 +141,7 @@ class AddRemoveDesign:
         finest = int(resolutions_of(self.places).min())
         above = parents_of(self.places, finest - 1) if finest else self.places
         _, parent = np.unique(above, return_inverse=True)
-        slots = max(1, len(self.apart))
+        slots = max(1, len(self.separate_slots))
         return (parent.astype(np.int64)[:, None] * slots + np.arange(slots)).ravel()
 
     @property

@@ -68,9 +68,9 @@ from trafficdp.privacy.loss import LossKind
 from trafficdp.sensitive import Contributions, VectorEntries
 
 FIRST_GUESS = 1 / 5
-"""Of the centre, in units of U, as all spreads and reaches below are."""
-CENTRE_SD, LARGEST_REACH = 1 / 12, 1 / 3
-LEAST_REACH = {LossKind.PURE: 1 / 18, LossKind.ZCDP: 1 / 10}
+"""Of the centre, in units of U, as all spreads and clip bounds below are."""
+CENTRE_SD, LARGEST_CLIP_BOUND = 1 / 12, 1 / 3
+LEAST_CLIP_BOUND = {LossKind.PURE: 1 / 18, LossKind.ZCDP: 1 / 10}
 PLACE_SD = {LossKind.PURE: 1 / 10, LossKind.ZCDP: 1 / 12}
 FAMILY, RECORD_SD = 0.3, 1 / 33.5
 """The share of H3 parents in the variance of places; of a vehicle's residual about its place, of weight 1."""
@@ -97,18 +97,18 @@ LEAST_LOG, AT_ONCE = -30.0, 1 << 15
 
 @dataclass(frozen=True)
 class FleetEstimate:
-    """What the first answer says: ``vehicles`` n, ``centre`` c, first clip ``reach``, ``power`` p."""
+    """What the first answer says: ``vehicles`` n, ``centre`` c, first ``clip_bound`` C, ``power`` p."""
 
     vehicles: float
     centre: float
-    reach: float
+    clip_bound: float
     power: float
 
     def clip_of_round(self, round_number: int) -> float:
         """Return the length to which vehicles' residuals are clipped in round ``round_number`` (0, 1,
         ...), a speed.
         """
-        return self.reach * NARROWER**round_number
+        return self.clip_bound * NARROWER**round_number
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def estimate_fleet(design: AddRemoveDesign, fleet: IntArray) -> FleetEstimate:
     return FleetEstimate(
         vehicles=many,
         centre=guess * (1 + lean * prior / (prior + noise)),
-        reach=upper * min(LARGEST_REACH, LEAST_REACH[design.kind] * float(np.sqrt(strength))),
+        clip_bound=upper * min(LARGEST_CLIP_BOUND, LEAST_CLIP_BOUND[design.kind] * float(np.sqrt(strength))),
         power=min(1.0, 0.25 + 0.25 * float(np.log10(strength))),
     )
 
@@ -380,11 +380,11 @@ def steps_follow_answers(design: AddRemoveDesign, answers: Answers, known: Known
     They are recomputed and compared to a relative 10^-9. ``known`` are the public speeds that were used.
     """
     city, found = estimate_fleet(design, answers.fleet), answers.city
-    names = ("vehicles", "centre", "reach", "power")
+    names = ("vehicles", "centre", "clip_bound", "power")
     same = all(np.isclose(getattr(city, each), getattr(found, each), rtol=1e-9) for each in names)
     if answers.counts is not None:
-        reach = count_clips(design, answers.counts.lengths, found.vehicles)
-        same &= np.allclose(reach, answers.counts.reach, rtol=1e-9)
+        clip_bounds = count_clips(design, answers.counts.lengths, found.vehicles)
+        same &= np.allclose(clip_bounds, answers.counts.clip_bounds, rtol=1e-9)
     places = estimate_weights(design, found, answers.weight, known)
     newest = places.centre
     places = replace(places, centre=answers.maps[0])

@@ -173,30 +173,32 @@ class WithholdRelease:
 class Arrivals:
     """A stream of T samples: sample t is from vehicle ``user[t]`` (0..users-1) with speed ``value[t]``.
 
-    Speeds are whole steps, 0..``steps``. ``users`` is the declared largest number of vehicles, ``samples``
-    the largest number of samples of a vehicle. Raises UsageError when the stream exceeds what was declared.
+    Speeds are whole steps, 0..``upper_steps``. ``users`` is the declared largest number of vehicles,
+    ``samples`` the largest number of samples of a vehicle. Raises UsageError when the stream exceeds what was
+    declared.
     """
 
     user: IntArray
     value: IntArray = field(repr=False)
     users: int
     samples: int
-    steps: int
+    upper_steps: int
 
     def __post_init__(self) -> None:
-        fits = len(self.user) == len(self.value) and self.users >= 1 and self.samples >= 1 and self.steps >= 1
+        fits = len(self.user) == len(self.value) and min(self.users, self.samples, self.upper_steps) >= 1
         if fits and len(self.user):
             fits = (
                 int(self.user.min()) >= 0
                 and int(self.user.max()) < self.users
                 and int(self.value.min()) >= 0
-                and int(self.value.max()) <= self.steps
+                and int(self.value.max()) <= self.upper_steps
                 and int(np.bincount(self.user).max()) <= self.samples
             )
         if not fits:
+            steps, users, samples = self.upper_steps, self.users, self.samples
             raise UsageError(
                 "a stream is not what was declared",
-                expected=f"0..{self.steps} steps, at most {self.users} vehicles x {self.samples} samples",
+                expected=f"0..{steps} steps, at most {users} vehicles x {samples} samples",
             )
 
     def __len__(self) -> int:
@@ -252,14 +254,14 @@ MEDIAN_SHARES = (0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 class LevelPlan:
     """What is decided before the first sample comes; one entry a level 0..L.
 
-    ``users`` n and ``samples`` m: the declared most; ``steps`` u. ``half_width`` D_l and ``width`` W_l in
-    steps; ``counter_epsilon``; ``median_epsilon``, 0 where there is no median; ``arrays`` k_l and ``parts``
-    J_l of the medians; ``influence`` c.
+    ``users`` n and ``samples`` m: the declared most; ``upper_steps`` u. ``half_width`` D_l and ``width`` W_l
+    in steps; ``counter_epsilon``; ``median_epsilon``, 0 where there is no median; ``arrays`` k_l and
+    ``parts`` J_l of the medians; ``influence`` c.
     """
 
     users: int
     samples: int
-    steps: int
+    upper_steps: int
     half_width: IntArray
     width: IntArray
     counter_epsilon: FloatArray
@@ -276,7 +278,7 @@ class LevelPlan:
     @property
     def truncated(self) -> BoolArray:
         """Whether elements of each level are clipped to an interval around a centre, shape (L + 1,)."""
-        return np.asarray(self.width < self.steps * self.size)
+        return np.asarray(self.width < self.upper_steps * self.size)
 
     def scales(self, tree: Tree = BINARY) -> FloatArray:
         """Return the Laplace scale of each level's counter, in steps, rounded up, shape (L + 1,).
@@ -316,12 +318,18 @@ def last_level(samples: int) -> int:
 
 
 def paper_plan(
-    users: int, samples: int, steps: int, epsilon: float, delta: float, *, counter_levels: int | None = None
+    users: int,
+    samples: int,
+    upper_steps: int,
+    epsilon: float,
+    delta: float,
+    *,
+    counter_levels: int | None = None,
 ) -> LevelPlan:
     """Return the plan of levels of the paper's Algorithm 6, E18 corrected: a median for every level but 0.
 
-    ``users`` and ``samples`` are the declared most vehicles and most samples of a vehicle; ``steps`` is U/q.
-    Half of ``epsilon`` is for the counters of the levels, half for the medians, in equal shares.
+    ``users`` and ``samples`` are the declared most vehicles and most samples of a vehicle; ``upper_steps`` is
+    U/q. Half of ``epsilon`` is for the counters of the levels, half for the medians, in equal shares.
     ``counter_levels``: by how many the counters' half is divided; L + 1 unless an audit asks for the literal
     L, whose ``loss`` then exceeds ``epsilon``.
     """
@@ -329,11 +337,11 @@ def paper_plan(
     half = positive(epsilon=epsilon) / 2
     counters = np.full(last + 1, (half if last else epsilon) / (counter_levels or last + 1))
     medians = np.where(np.arange(last + 1) > 0, half / max(last, 1), 0.0)
-    return _planned(users, samples, steps, delta, counters, medians, influence=2)
+    return _planned(users, samples, upper_steps, delta, counters, medians, influence=2)
 
 
 def best_plan(
-    users: int, samples: int, steps: int, epsilon: float, delta: float, *, aligned: bool = True
+    users: int, samples: int, upper_steps: int, epsilon: float, delta: float, *, aligned: bool = True
 ) -> LevelPlan:
     """Return the plan of levels with the least noise: medians only where they pay, budgets by W_l^(2/3).
 
@@ -344,11 +352,11 @@ def best_plan(
     """
     last, influence = last_level(samples), 1 if aligned else 2
     level, total = np.arange(last + 1), positive(epsilon=epsilon)
-    best = _shared(users, samples, steps, delta, total, np.zeros(last + 1), influence)
+    best = _shared(users, samples, upper_steps, delta, total, np.zeros(last + 1), influence)
     for first in range(1, last + 1):
         for share in MEDIAN_SHARES:
             medians = np.where(level >= first, total * share / (last + 1 - first), 0.0)
-            plan = _shared(users, samples, steps, delta, total * (1 - share), medians, influence)
+            plan = _shared(users, samples, upper_steps, delta, total * (1 - share), medians, influence)
             pays = bool(np.all(plan.truncated[first:])) and 2 * int(plan.arrays.max()) <= users
             if pays and _spread(plan) < _spread(best):
                 best = plan
@@ -358,7 +366,7 @@ def best_plan(
 def prior_plan(
     users: int,
     samples: int,
-    steps: int,
+    upper_steps: int,
     epsilon: float,
     delta: float,
     *,
@@ -373,17 +381,17 @@ def prior_plan(
     """
     last = last_level(samples)
     size = level_size(np.arange(last + 1))
-    half_width = np.where(size > 0, size * steps, 0)
+    half_width = np.where(size > 0, size * upper_steps, 0)
     if prior:
         spread = _concentration(users, last, size, delta)
-        half_width = np.ceil(steps * (spread + size / np.sqrt(samples))).astype(np.int64)
-        half_width[0] = steps
-    width = np.minimum(steps * size, 2 * half_width)
+        half_width = np.ceil(upper_steps * (spread + size / np.sqrt(samples))).astype(np.int64)
+        half_width[0] = upper_steps
+    width = np.minimum(upper_steps * size, 2 * half_width)
     weight = width ** (2 / 3) if best_split else np.ones(last + 1)
     none = np.zeros(last + 1)
     counters = positive(epsilon=epsilon) * weight / weight.sum()
     zeros = none.astype(np.int64)
-    return LevelPlan(users, samples, steps, half_width, width, counters, none, zeros, zeros, 1)
+    return LevelPlan(users, samples, upper_steps, half_width, width, counters, none, zeros, zeros, 1)
 
 
 def doubling_epsilon(epsilon: str | float | Fraction, epoch: int) -> PureDP:
@@ -412,29 +420,29 @@ def _spread(plan: LevelPlan) -> float:
 def _shared(
     users: int,
     samples: int,
-    steps: int,
+    upper_steps: int,
     delta: float,
     counters: float,
     medians: FloatArray,
     influence: int,
 ) -> LevelPlan:
     """The plan whose counters share ``counters`` by W_l^(2/3)."""
-    plan = _planned(users, samples, steps, delta, np.ones(len(medians)), medians, influence)
+    plan = _planned(users, samples, upper_steps, delta, np.ones(len(medians)), medians, influence)
     weight = plan.width ** (2 / 3)
-    return _planned(users, samples, steps, delta, counters * weight / weight.sum(), medians, influence)
+    return _planned(users, samples, upper_steps, delta, counters * weight / weight.sum(), medians, influence)
 
 
 def _planned(
     users: int,
     samples: int,
-    steps: int,
+    upper_steps: int,
     delta: float,
     counters: FloatArray,
     medians: FloatArray,
     influence: int,
 ) -> LevelPlan:
     integer_between(1, 2**40, users=users)
-    integer_between(1, 10**6, steps=steps)
+    integer_between(1, 10**6, upper_steps=upper_steps)
     last = len(counters) - 1
     size = level_size(np.arange(last + 1))
     beta = in_range(0, 1, delta=delta) / (4 * max(1, last))
@@ -445,6 +453,8 @@ def _planned(
     arrays = np.where(has, np.ceil(8 * influence / safe * np.log(root / beta)), 0).astype(np.int64)
     accuracy = np.sqrt(np.log(2 * np.maximum(arrays, 1) / beta) / (2 * size)) + 1 / (2 * root)
     spread = _concentration(users, last, size, delta) + size * accuracy
-    half_width = np.where(has, np.ceil(steps * spread), steps * size).astype(np.int64)
-    width = np.minimum(steps * size, 2 * half_width)
-    return LevelPlan(users, samples, steps, half_width, width, counters, medians, arrays, parts, influence)
+    half_width = np.where(has, np.ceil(upper_steps * spread), upper_steps * size).astype(np.int64)
+    width = np.minimum(upper_steps * size, 2 * half_width)
+    return LevelPlan(
+        users, samples, upper_steps, half_width, width, counters, medians, arrays, parts, influence
+    )

@@ -85,11 +85,11 @@ def gaussian_naive_means(
 
     One running sum of all samples with Gaussian noise ``sums``; a vehicle's samples may come at any time.
     """
-    sd = gaussian_sd(sums, arrivals.steps, arrivals.samples, rho)
+    sd = gaussian_sd(sums, arrivals.upper_steps, arrivals.samples, rho)
     total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
     noise = sums.path(at, sd, source, runs)
-    means = np.clip((total + noise) / at, 0, arrivals.steps)
-    return means, gaussian_loss(sums, arrivals.steps, arrivals.samples, sd)
+    means = np.clip((total + noise) / at, 0, arrivals.upper_steps)
+    return means, gaussian_loss(sums, arrivals.upper_steps, arrivals.samples, sd)
 
 
 def gaussian_levelled_means(
@@ -119,13 +119,13 @@ def gaussian_levelled_means(
     return means_with_noise(arrivals, plan, path, at), loss
 
 
-def second_scale(steps: int, first: FloatArray) -> FloatArray:
-    """Return the noise scale of the second sums, ``steps`` times ``first``, the scale of the sums, rounded
-    up.
+def second_scale(upper_steps: int, first: FloatArray) -> FloatArray:
+    """Return the noise scale of the second sums, ``upper_steps`` times ``first``, the scale of the sums,
+    rounded up.
 
     It is the least at which the second sums add nothing to a vehicle's loss.
     """
-    return round_up(steps * first)
+    return round_up(upper_steps * first)
 
 
 def moments_loss(plan: george_2022_arrivals.LevelPlan, tree: Tree = BINARY) -> PureDP:
@@ -135,21 +135,21 @@ def moments_loss(plan: george_2022_arrivals.LevelPlan, tree: Tree = BINARY) -> P
     price = int(tree.nodes_per_element(plan.users).max())
     total = Fraction(0)
     first = plan.scales(tree)
-    for size, one, two in zip(plan.size, first, second_scale(plan.steps, first), strict=True):
-        total += int(size) * price * record_price(plan.steps, float(one), float(two))
+    for size, one, two in zip(plan.size, first, second_scale(plan.upper_steps, first), strict=True):
+        total += int(size) * price * record_price(plan.upper_steps, float(one), float(two))
     return PureDP(-(-total.numerator * PICO // total.denominator))
 
 
-def record_price(steps: int, first: float, second: float) -> Fraction:
+def record_price(upper_steps: int, first: float, second: float) -> Fraction:
     """Return the exact epsilon of one sample in one node of both sums.
 
     ``first`` and ``second`` are the Laplace scales of the sums of x and of the second sums, x in
-    0..``steps``.
+    0..``upper_steps``.
     """
     one, two = Fraction(first), Fraction(second)
-    top = (steps + two / one) / 2
-    near = {min(steps, int(top)), min(steps, int(top) + 1)}
-    return max(Fraction(d) / one + Fraction(d * (steps - d)) / two for d in near)
+    top = (upper_steps + two / one) / 2
+    near = {min(upper_steps, int(top)), min(upper_steps, int(top) + 1)}
+    return max(Fraction(d) / one + Fraction(d * (upper_steps - d)) / two for d in near)
 
 
 def levelled_moments(
@@ -170,7 +170,7 @@ def levelled_moments(
             "variances cannot be had from truncated elements",
             expected="a plan without medians and without a prior",
         )
-    u = plan.steps
+    u = plan.upper_steps
     both = np.stack([arrivals.value, arrivals.value * (u - arrivals.value)], axis=1)
     elements = george_2022_arrivals.WithholdRelease(arrivals.users, columns=2).append(arrivals.user, both)
     first = plan.scales(tree)
@@ -228,7 +228,7 @@ def epochs(user: IntArray, users: int, samples: int) -> list[Epoch]:
     return found
 
 
-def numbered_by_arrival(user: IntArray, value: IntArray, steps: int) -> george_2022_arrivals.Arrivals:
+def numbered_by_arrival(user: IntArray, value: IntArray, upper_steps: int) -> george_2022_arrivals.Arrivals:
     """Return the stream as ``Arrivals``, its vehicles numbered 0, 1, 2, ... by first arrival.
 
     The declared numbers of vehicles and samples are those that occur in the stream.
@@ -237,7 +237,9 @@ def numbered_by_arrival(user: IntArray, value: IntArray, steps: int) -> george_2
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     numbered = rank[which]
-    return george_2022_arrivals.Arrivals(numbered, value, len(first), int(np.bincount(numbered).max()), steps)
+    return george_2022_arrivals.Arrivals(
+        numbered, value, len(first), int(np.bincount(numbered).max()), upper_steps
+    )
 
 
 def doubling_means(
@@ -256,14 +258,14 @@ def doubling_means(
     No numbers of vehicles or samples are declared: each epoch has twice the numbers of the one before, from
     ``start``, and is planned by ``plan``.
     """
-    own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.steps)
-    result = np.full((runs, len(at)), arrivals.steps / 2)
+    own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.upper_steps)
+    result = np.full((runs, len(at)), arrivals.upper_steps / 2)
     spent = PureDP(0)
     for number, epoch in enumerate(epochs(own.user, *start), start=1):
         budget = george_2022_arrivals.doubling_epsilon(epsilon, number)
         levels = plan(epoch.users, epoch.samples, float(budget.epsilon))
         part = george_2022_arrivals.Arrivals(
-            own.user[: epoch.last], own.value[: epoch.last], epoch.users, epoch.samples, own.steps
+            own.user[: epoch.last], own.value[: epoch.last], epoch.users, epoch.samples, own.upper_steps
         )
         inside = (at >= epoch.first) & (at <= epoch.last)
         result[:, inside] = full_means(part, levels, source, runs, at[inside], tree)
@@ -301,7 +303,7 @@ def unbounded_means(
     trees.
     """
     users, samples = (integer_between(1, 2**40, guess=each) for each in guess)
-    own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.steps)
+    own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.upper_steps)
     levels = int(bit_length(own.samples))
     size = george_2022_arrivals.level_size(np.arange(levels))
     share = endless_shares(
@@ -309,8 +311,10 @@ def unbounded_means(
         levels,
     )
     inside = endless_shares(np.ones(tree.heights(users)), tree.heights(own.users))
-    scales = laplace_scale(own.steps * size[:, None], positive(epsilon=epsilon) * share[:, None] * inside)
-    plan = george_2022_arrivals.prior_plan(own.users, own.samples, own.steps, epsilon, 0.5, prior=False)
+    scales = laplace_scale(
+        own.upper_steps * size[:, None], positive(epsilon=epsilon) * share[:, None] * inside
+    )
+    plan = george_2022_arrivals.prior_plan(own.users, own.samples, own.upper_steps, epsilon, 0.5, prior=False)
 
     def path(level: int, fed: IntArray) -> FloatArray:
         return tree.draw_noise(fed, own.users, scales[level], source, runs)
@@ -364,12 +368,13 @@ class SlidingWindow:
         """
         return float(self.price * np.sqrt(2 * self.variance().mean()))
 
-    def scale(self, records: int, steps: int, epsilon: float) -> float:
-        """Return the nodes' Laplace scale for up to ``records`` records of 0..``steps`` of a vehicle a block.
+    def scale(self, records: int, upper_steps: int, epsilon: float) -> float:
+        """Return the nodes' Laplace scale for up to ``records`` records of 0..``upper_steps`` of a vehicle a
+        block.
 
-        ``steps`` times records times ``price``, over epsilon, or a little more.
+        ``upper_steps`` times records times ``price``, over epsilon, or a little more.
         """
-        price = np.array([steps * integer_between(1, 10**9, records=records) * self.price])
+        price = np.array([upper_steps * integer_between(1, 10**9, records=records) * self.price])
         return float(laplace_scale(price, np.array([epsilon]))[0])
 
     def sums(self, total: IntArray, scale: float, source: NoiseSource, runs: int = 1) -> FloatArray:
@@ -393,14 +398,14 @@ class SlidingWindow:
         return np.asarray(window + drawn.T)
 
     def loss_per_vehicle(
-        self, user: IntArray, step: IntArray, steps: int, scale: float, users: int
+        self, user: IntArray, step: IntArray, upper_steps: int, scale: float, users: int
     ) -> IntArray:
         """Return every vehicle's privacy loss over all blocks, in 10^-12 epsilon, rounded up, shape (users,).
 
         ``user`` and ``step`` (1, 2, ...) are those of all records, shape (F,), and public; a record is
-        0..``steps``.
+        0..``upper_steps``.
         """
-        price = steps * self.nodes_per_step[(step - 1) % self.steps]
+        price = upper_steps * self.nodes_per_step[(step - 1) % self.steps]
         each = to_pico(loss_upper_bound(price.astype(np.float64), np.full(len(price), scale)))
         return sum_per_user(each, user, users)
 

@@ -50,7 +50,7 @@ def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Me
 
     ``failure`` is its delta, about accuracy only.
     """
-    n, m, u = arrivals.users, arrivals.samples, arrivals.steps
+    n, m, u = arrivals.users, arrivals.samples, arrivals.upper_steps
     pure = f"{epsilon:g}"
     prior = exact_mean(arrivals)
     given = prior_plan(n, m, u, epsilon, failure)
@@ -101,7 +101,7 @@ def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: st
     """Return methods that improve on the paper: at pure ``epsilon``, and at (``epsilon``, ``delta``) by
     zCDP.
     """
-    n, m, u = arrivals.users, arrivals.samples, arrivals.steps
+    n, m, u = arrivals.users, arrivals.samples, arrivals.upper_steps
     pure, approximate = f"{epsilon:g}", f"({epsilon:g}, {delta})"
     best = best_plan(n, m, u, epsilon, failure)
     free = prior_plan(n, m, u, epsilon, failure, prior=False)
@@ -170,7 +170,7 @@ def errors_over_time(
     """
     released = method.run(source, runs, at)
     truth = arrivals.running_mean()[at - 1]
-    return np.asarray(np.abs(released - truth).mean(axis=0) / arrivals.steps)
+    return np.asarray(np.abs(released - truth).mean(axis=0) / arrivals.upper_steps)
 
 
 def lower_bound_curve(arrivals: Arrivals, epsilon: float, at: IntArray) -> FloatArray:

@@ -85,15 +85,15 @@ class Centre:
         return cls(np.array([prior.numerator]), prior.denominator)
 
 
-def truncate(value: IntArray, size: int, half_width: int, steps: int, centre: Centre) -> IntArray:
+def truncate(value: IntArray, size: int, half_width: int, upper_steps: int, centre: Centre) -> IntArray:
     """Return the sums ``value`` (E,) of ``size`` samples clipped around the centre, (runs of the centre, E).
 
     To [B mu - D, B mu + D] and [0, u B], both rounded inward, with B = ``size``, D = ``half_width`` and u =
-    ``steps``, so that a changed element moves by at most min(u B, 2 D) steps.
+    ``upper_steps``, so that a changed element moves by at most min(u B, 2 D) steps.
     """
     middle = size * centre.numerator
     low = np.maximum(-((half_width * centre.denominator - middle) // centre.denominator), 0)
-    high = np.minimum((middle + half_width * centre.denominator) // centre.denominator, steps * size)
+    high = np.minimum((middle + half_width * centre.denominator) // centre.denominator, upper_steps * size)
     return np.clip(value[None, :], low[:, None], high[:, None])
 
 
@@ -141,13 +141,13 @@ def means_with_noise(
         size = int(plan.size[level])
         fed = np.searchsorted(elements.sample[mine], at)
         if centre is not None:
-            value = truncate(value[0], size, int(plan.half_width[level]), plan.steps, centre)
+            value = truncate(value[0], size, int(plan.half_width[level]), plan.upper_steps, centre)
             fed = np.where(at >= centre.active, fed, 0)
         exact = np.concatenate([np.zeros((len(value), 1), dtype=np.int64), np.cumsum(value, axis=1)], axis=1)
         sums = sums + exact[:, fed] + path(level, fed)
         contained += size * fed
-    means = np.where(contained > 0, sums / np.maximum(contained, 1), plan.steps / 2)
-    return np.clip(means, 0, plan.steps)
+    means = np.where(contained > 0, sums / np.maximum(contained, 1), plan.upper_steps / 2)
+    return np.clip(means, 0, plan.upper_steps)
 
 
 def naive_price(users: int, samples: int, tree: Tree = BINARY) -> int:
@@ -160,11 +160,11 @@ def naive_price(users: int, samples: int, tree: Tree = BINARY) -> int:
     return int(touches[-samples:].sum())
 
 
-def naive_scale(users: int, samples: int, steps: int, epsilon: float, tree: Tree = BINARY) -> float:
-    """Return the Laplace scale of the nodes for ``naive_means`` at ``epsilon``: steps times
+def naive_scale(users: int, samples: int, upper_steps: int, epsilon: float, tree: Tree = BINARY) -> float:
+    """Return the Laplace scale of the nodes for ``naive_means`` at ``epsilon``: upper_steps times
     ``naive_price`` over epsilon.
     """
-    price = np.array([steps * naive_price(users, samples, tree)])
+    price = np.array([upper_steps * naive_price(users, samples, tree)])
     return float(laplace_scale(price, np.array([epsilon]))[0])
 
 
@@ -177,7 +177,7 @@ def naive_means(
     """
     total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
     noise = tree.draw_noise(at, arrivals.users * arrivals.samples, scale, source, runs)
-    return np.clip((total + noise) / at, 0, arrivals.steps)
+    return np.clip((total + noise) / at, 0, arrivals.upper_steps)
 
 
 def single_price(plan: LevelPlan, tree: Tree = BINARY) -> int:
@@ -223,34 +223,34 @@ def single_means(
         for level in np.flatnonzero(plan.truncated):
             mine = elements.level == level
             size, half = int(plan.size[level]), int(plan.half_width[level])
-            value[mine] = truncate(value[mine], size, half, plan.steps, centre)[0]
+            value[mine] = truncate(value[mine], size, half, plan.upper_steps, centre)[0]
     fed = np.searchsorted(elements.sample, at)
     exact = np.concatenate([[0], np.cumsum(value)])[fed]
     contained = np.concatenate([[0], np.cumsum(plan.size[elements.level])])[fed]
     noise = tree.draw_noise(fed, plan.users * len(plan.width), scale, source, runs)
-    means = np.where(contained > 0, (exact + noise) / np.maximum(contained, 1), plan.steps / 2)
-    return np.clip(means, 0, plan.steps)
+    means = np.where(contained > 0, (exact + noise) / np.maximum(contained, 1), plan.upper_steps / 2)
+    return np.clip(means, 0, plan.upper_steps)
 
 
-def known_prior_half_width(users: int, samples: int, steps: int, delta: float) -> int:
+def known_prior_half_width(users: int, samples: int, upper_steps: int, delta: float) -> int:
     """Return how far a vehicle's sum of ``samples`` samples may lie from its expectation by a known prior, in
     steps.
 
-    u (sqrt(m/2 ln(2 n/delta)) + sqrt(m)), rounded up; u is ``steps``, m ``samples`` and n ``users``.
+    u (sqrt(m/2 ln(2 n/delta)) + sqrt(m)), rounded up; u is ``upper_steps``, m ``samples`` and n ``users``.
     """
     spread = np.sqrt(samples / 2 * np.log(2 * users / in_range(0, 1, delta=delta))) + np.sqrt(samples)
-    return int(np.ceil(steps * spread))
+    return int(np.ceil(upper_steps * spread))
 
 
 def known_prior_scale(
-    users: int, samples: int, steps: int, epsilon: float, delta: float, tree: Tree = BINARY
+    users: int, samples: int, upper_steps: int, epsilon: float, delta: float, tree: Tree = BINARY
 ) -> float:
     """Return the Laplace scale of the nodes for ``known_prior_means`` at ``epsilon``, in steps, rounded up.
 
     min(u m, 2 D) times the most tree nodes that hold a vehicle's sum, over epsilon; D is
     ``known_prior_half_width``.
     """
-    width = min(steps * samples, 2 * known_prior_half_width(users, samples, steps, delta))
+    width = min(upper_steps * samples, 2 * known_prior_half_width(users, samples, upper_steps, delta))
     price = width * int(tree.nodes_per_element(users).max())
     return float(laplace_scale(np.array([price]), np.array([epsilon]))[0])
 
@@ -274,12 +274,12 @@ def known_prior_means(
     done = np.flatnonzero(arrivals.rank == m)
     sums = np.zeros(arrivals.users, dtype=np.int64)
     np.add.at(sums, arrivals.user, arrivals.value)
-    value = truncate(sums[arrivals.user[done]], m, half_width, arrivals.steps, Centre.at(prior))[0]
+    value = truncate(sums[arrivals.user[done]], m, half_width, arrivals.upper_steps, Centre.at(prior))[0]
     fed = np.searchsorted(done, at)
     exact = np.concatenate([[0], np.cumsum(value)])[fed]
     noise = tree.draw_noise(fed, arrivals.users, scale, source, runs)
     means = np.where(fed > 0, (exact + noise) / np.maximum(m * fed, 1), float(prior))
-    return np.clip(means, 0, arrivals.steps)
+    return np.clip(means, 0, arrivals.upper_steps)
 
 
 def collectable(arrivals: Arrivals, size: int, *, aligned: bool) -> IntArray:
@@ -321,13 +321,13 @@ def array_sums(arrivals: Arrivals, until: int, size: int, arrays: int, *, aligne
 
 
 def private_part(
-    sums: IntArray, size: int, steps: int, parts: int, scale: float, source: NoiseSource, runs: int = 1
+    sums: IntArray, size: int, upper_steps: int, parts: int, scale: float, source: NoiseSource, runs: int = 1
 ) -> IntArray:
     """Return the part 0..``parts`` - 1 of [0, U] that a private median of array means falls into, (runs,).
 
     By an exponential mechanism of ``scale``. Means are compared as whole numbers, ties to the lower part.
     """
-    cut = IntervalPartition(np.array([size * steps * parts]), np.array([size * steps]))
+    cut = IntervalPartition(np.array([size * upper_steps * parts]), np.array([size * upper_steps]))
     cost = cut.costs(sums * parts, np.zeros(len(sums), dtype=np.int64))
     one = np.ones(parts, dtype=np.int64)
     return source.choose(cost, one, cut.start, np.array([scale]), runs)[:, 0]
@@ -373,6 +373,6 @@ def full_means(
             centres.append(Centre(np.zeros(runs, dtype=np.int64), 1, int(active)))
             continue
         sums = array_sums(arrivals, int(active), size, int(plan.arrays[level]), aligned=plan.influence == 1)
-        part = private_part(sums, size, plan.steps, parts, float(scales[level]), source, runs)
-        centres.append(Centre((2 * part + 1) * plan.steps, 2 * parts, int(active)))
+        part = private_part(sums, size, plan.upper_steps, parts, float(scales[level]), source, runs)
+        centres.append(Centre((2 * part + 1) * plan.upper_steps, 2 * parts, int(active)))
     return levelled_means(arrivals, plan, source, runs, at, centres, tree)

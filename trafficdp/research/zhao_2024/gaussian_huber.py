@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trafficdp.arrays import FloatArray
-from trafficdp.bounding.huber import HuberParameters, clean_smooth_sensitivity
+from trafficdp.bounding.huber import HuberParameters, typical_smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.noise import smooth_gaussian
@@ -60,8 +60,8 @@ MOST_VEHICLES = 2**20
 def least_vehicles(
     upper: float, threshold: float, epsilon: float, mechanism: Huber | GaussianHuber | None = None
 ) -> int:
-    """Return from how many equal vehicles on the Huber mechanism beats Laplace noise U/(n epsilon), on clean
-    data.
+    """Return from how many equal vehicles on the Huber mechanism beats Laplace noise U/(n epsilon), on
+    typical data.
 
     The least n with S(n, T, U, Z = 0.4 T) E|xi| / alpha below U/(n epsilon); found by doubling, then halving,
     since the left side falls off faster. About 100/epsilon for T/U = 0.15. Raises UsageError where
@@ -83,8 +83,8 @@ def least_vehicles(
             1,
             upper,
         )
-        clean = clean_smooth_sensitivity(shape, beta)[0] * mean_absolute / alpha[0]
-        return bool(clean < upper / (vehicles * epsilon))
+        error = typical_smooth_sensitivity(shape, beta)[0] * mean_absolute / alpha[0]
+        return bool(error < upper / (vehicles * epsilon))
 
     high = 4
     while not pays(high):

@@ -232,7 +232,7 @@ def huber_shape(
 def best_huber_shape(
     count: IntArray, dimensions: int, radius: float, sigma: float, epsilon: float, *, cap_ratio: float = 2.0
 ) -> tuple[vector_smooth_sensitivity.VectorHuberParameters, float]:
-    """Return the weights and thresholds with the least ``clean_vector_error``, and that error. Public.
+    """Return the weights and thresholds with the least ``typical_vector_error``, and that error. Public.
 
     Of the FACTORS of thresholds: wider ones make S larger but reach it with fewer vehicles.
     """
@@ -245,12 +245,12 @@ def best_huber_shape(
             * math.sqrt(dimensions)
             / (math.sqrt(dimensions) + math.sqrt(2 * math.log(20 * len(count))))
         )
-        found.append((clean_vector_error(shape, epsilon, spread=spread, mean_spread=mean), shape))
+        found.append((typical_vector_error(shape, epsilon, spread=spread, mean_spread=mean), shape))
     error, shape = min(found, key=lambda pair: pair[0])
     return shape, error
 
 
-def clean_vector_error(
+def typical_vector_error(
     shape: vector_smooth_sensitivity.VectorHuberParameters,
     epsilon: float,
     *,
@@ -260,11 +260,11 @@ def clean_vector_error(
     """Return the mean l2 length of the noise where vehicles agree: a forecast from public numbers.
 
     ``spread`` and ``mean_spread``: largest and mean |y_i - ybar| in thresholds
-    (``clean_vector_sensitivity``). Compare it with what other mechanisms promise before a value is read.
+    (``typical_vector_sensitivity``). Compare it with what other mechanisms promise before a value is read.
     Raises UsageError when epsilon is not positive.
     """
     alpha, beta, degrees = _student(shape, epsilon, None)
-    smooth = vector_smooth_sensitivity.clean_vector_sensitivity(
+    smooth = vector_smooth_sensitivity.typical_vector_sensitivity(
         shape, beta, spread=spread, mean_spread=mean_spread
     )
     return smooth / alpha * student_t.mean_absolute(degrees, shape.dimensions)

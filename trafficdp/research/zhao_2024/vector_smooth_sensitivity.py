@@ -417,7 +417,7 @@ def vector_smooth_sensitivity(
     return _smooth(shape, spread, beta, distance)
 
 
-def clean_vector_sensitivity(
+def typical_vector_sensitivity(
     shape: VectorHuberParameters, beta: float, *, spread: float = 0.4, mean_spread: float = 0.2
 ) -> float:
     """Return a forecast of the smooth sensitivity where vehicles agree, from public numbers.

@@ -14,8 +14,8 @@ from trafficdp.export.map.drawing import (
     UNSURE,
     Drawing,
     centres_of,
-    draw,
     fill_of,
+    map_picture,
     surroundings_of,
     swatch,
 )
@@ -30,7 +30,7 @@ def drawn(release, letters, surroundings=None, **options):
     polygons, _ = unique_polygons(release)
     drawing = Drawing.of(polygons)
     centres = centres_of(drawing, polygons)
-    return draw(
+    return map_picture(
         drawing,
         drawing.paths(polygons),
         centres,

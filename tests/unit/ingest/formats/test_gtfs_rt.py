@@ -142,7 +142,9 @@ def test_a_snapshot_larger_than_any_fleet_is_refused_unparsed(reader):
 
 def of_operators(reader, message, field, separator=""):
     declared = {"format": "gtfs_rt", "columns": {"operator": field}, "operator_separator": separator}
-    return reader.file(reader.write(message.SerializeToString(), "vehicles.pb"), judged=False, **declared)
+    return reader.file(
+        reader.write(message.SerializeToString(), "vehicles.pb"), refuse_by_rows=False, **declared
+    )
 
 
 def test_the_operator_that_is_declared_belongs_to_the_identifier(reader, key):
@@ -166,7 +168,7 @@ def noted(reader, message):
         source,
         reader.area,
         reader.key,
-        judged=False,
+        refuse_by_rows=False,
     )
     list(reading.parts())
     return reading.extents.noted

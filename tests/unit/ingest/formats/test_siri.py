@@ -77,9 +77,9 @@ def as_json(text):
     return json.dumps({"Siri": root})
 
 
-def read(reader, content, name="siri.xml", *, judged=True, **changes):
+def read(reader, content, name="siri.xml", *, refuse_by_rows=True, **changes):
     path = reader.write(content, name)
-    return replace(reader, source=replace(SOURCE, **changes)).file(path, judged=judged)
+    return replace(reader, source=replace(SOURCE, **changes)).file(path, refuse_by_rows=refuse_by_rows)
 
 
 def rows(result):
@@ -140,7 +140,7 @@ def test_the_time_is_that_of_the_location_and_else_of_the_record(reader):
 def test_a_time_without_offset_is_on_the_declared_clock(reader):
     local = document(activity(time="<RecordedAtTime>2020-11-28T17:30:00</RecordedAtTime>"))
     assert rows(read(reader, local, time_zone="Asia/Kolkata"))[0][1] == NOON_US
-    assert read(reader, local, judged=False).report.rejected == {"unreadable_time": 1}
+    assert read(reader, local, refuse_by_rows=False).report.rejected == {"unreadable_time": 1}
 
 
 def test_a_number_is_one_vehicle_of_its_operator_only(reader, key):
@@ -250,7 +250,7 @@ def test_speed_is_derived_where_none_is_stated(reader):
         )
 
     content = document(located(0, 21.2), located(30, 21.2027))
-    assert read(reader, content, judged=False).report.rejected == {"missing_speed": 2}
+    assert read(reader, content, refuse_by_rows=False).report.rejected == {"missing_speed": 2}
     result = read(reader, content, missing_speed="derive")
     assert (result.report.rows_kept, result.report.derived) == (1, 1)
     assert result.fixes.table["speed_centi"].to_pylist() == [pytest.approx(1000, abs=10)]
@@ -277,7 +277,7 @@ TYPED = {
 @pytest.mark.parametrize("kind", TYPED)
 def test_a_document_type_is_refused_before_anything_of_it_is_read(reader, kind):
     with pytest.raises(DataError, match="declares a document type"):
-        read(reader, TYPED[kind], judged=False)
+        read(reader, TYPED[kind], refuse_by_rows=False)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_what_is_no_delivery_is_refused(reader, content, says):
 
 def test_a_delivery_at_night_has_no_rows_and_is_accepted(reader):
     assert read(reader, document()).report.rows_in == 0
-    assert read(reader, "<Siri/>", judged=False).report.rows_in == 0
+    assert read(reader, "<Siri/>", refuse_by_rows=False).report.rows_in == 0
     empty = '{"Siri": {"ServiceDelivery": {"VehicleMonitoringDelivery": [{"VehicleActivity": []}]}}}'
     assert read(reader, empty, "a.json").report.rows_in == 0
 
@@ -412,7 +412,9 @@ def test_no_activity_changes_another(reader):
         hostile = activity(vehicle="<VehicleRef>VICTIM</VehicleRef>", more=f"<{name}>{text}</{name}>")
         hostile = hostile.replace(f"<{name}>", f"<{name}>{text}</{name}><{name}>", 1)
         found = rows(
-            read(reader, document(*others[: at_row % 5], hostile, *others[at_row % 5 :]), judged=False)
+            read(
+                reader, document(*others[: at_row % 5], hostile, *others[at_row % 5 :]), refuse_by_rows=False
+            )
         )
         assert [row for row in found if row[0] in {each[0] for each in expected}] == expected, (name, text)
 

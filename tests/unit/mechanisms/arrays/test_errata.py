@@ -8,8 +8,8 @@ from trafficdp.bounding.arrays import (
     argmax_cap,
     array_mean_sensitivity,
     best_fit,
+    concentration_width,
     guaranteed_width,
-    levy_width,
     wrap_around,
 )
 from trafficdp.mechanisms.per_statistic.arrays import ArrayAveraging, Grouping, Levy, QuantileRule
@@ -102,7 +102,7 @@ def test_e3_the_choice_is_drawn_with_the_exponent_that_was_priced(counts_of, bou
 
 def test_e4_arrays_that_are_partly_filled_need_wider_parts():
     fill, of_bin = np.array([10, 10, 1]), np.zeros(3, dtype=np.int64)
-    paper = levy_width(np.array([3]), np.array([10]), 1.0, 0.2)[0]
+    paper = concentration_width(np.array([3]), np.array([10]), 1.0, 0.2)[0]
     ours = guaranteed_width(fill, of_bin, 1, 1.0, 0.2)[0]
 
     def promise(width):

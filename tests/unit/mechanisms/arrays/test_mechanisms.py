@@ -185,7 +185,7 @@ def levy_law(mechanism, counts, bound, epsilon, value, support):
     """Exact joint law of (chosen part, noisy integer)."""
     lattice = array_lattice(counts, bound, mechanism.grouping, mechanism.cap)
     partition, means = mechanism.partition(lattice), ArrayMeans.of(samples_of(counts, bound, value), lattice)
-    (choice,) = mechanism.choices(StatisticRequest(counts, bound, MEAN, np.array([epsilon])))
+    (choice,) = mechanism.steps_before_sum(StatisticRequest(counts, bound, MEAN, np.array([epsilon])))
     cost = partition.costs(means.y, lattice.arrays.array_bin)
     law = probabilities(cost, np.ones_like(cost), partition.start, choice.scale)
     rows = []

@@ -24,7 +24,7 @@ def test_the_busiest_vehicle_pays_rho_and_nobody_more(statistic, rho, counts_of,
     sensitivity = counts.count * 65 / counts.samples_per_bin[counts.bin_index]
     if statistic is VEHICLE_MEAN:
         sensitivity = 65 / counts.users_per_bin[counts.bin_index]
-    length = counts.total_per_user(sensitivity**2)
+    length = counts.sum_per_user(sensitivity**2)
     np.testing.assert_allclose(event.loss_per_user / 1e12, rho * length / length.max(), rtol=1e-9)
 
 

@@ -65,7 +65,7 @@ def test_huber_is_within_its_clean_error_and_beats_laplace(samples_of):
     epsilon = np.ones(300)
     mechanism = Huber(spread=SPREAD)
     error = np.abs(mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(1)) - truth(samples, MEAN))
-    clean = mechanism.clean_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))
+    clean = mechanism.typical_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))
     assert error.mean() < 1.15 * clean[0] < 0.8 * 65 / 400
 
 
@@ -87,7 +87,7 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
     epsilon = random.uniform(0.1, 2, 30)
     counts = samples.counts
     event = event_of(mechanism, StatisticRequest(counts, samples.bound, statistic, epsilon))
-    asked = counts.total_per_user(epsilon[counts.bin_index])
+    asked = counts.sum_per_user(epsilon[counts.bin_index])
     loss = event.loss_per_user / 1e12
     assert np.all(loss <= asked + 1e-9)
     assert loss.max() > 0
@@ -176,7 +176,7 @@ def test_two_stage_draws_the_interval_that_holds_the_means(samples_of):
     epsilon = np.ones(200)
     mechanism = TwoStage(spread=SPREAD)
     error = np.abs(mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(1)) - truth(samples, MEAN))
-    clean = mechanism.clean_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))
+    clean = mechanism.typical_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))
     assert clean[0] == pytest.approx(2 * 3 * 6.4 / 400, rel=0.01)
     assert error.mean() == pytest.approx(clean[0], rel=0.3)
 

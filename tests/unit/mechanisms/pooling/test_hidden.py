@@ -212,8 +212,8 @@ def test_neither_slots_nor_places_elsewhere_change_what_is_asked(bound_of):
 
 
 def test_slots_that_are_measured_apart_have_numbers_of_their_own(bound_of):
-    apart = np.array([2, 5])
-    design = AddRemoveDesign(PLACES[:3], bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, apart)
+    slots = np.array([2, 5])
+    design = AddRemoveDesign(PLACES[:3], bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, slots)
     assert design.size == 6
     cell = np.array([7, 7, 8, 8, 7, 7, 40], dtype=np.uint64)
     at, there = design.place_numbers(cell, np.array([2, 5, 2, 5, 3, 9, 2]))
@@ -226,7 +226,7 @@ def test_counts_are_asked_for_by_two_lengths_and_a_number_a_place_and_kind(bound
     bound = bound_of(30)
     design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], False, counts=30)
     found = measure_all(design, town(bound, users=9), metered(design)).counts
-    assert (len(found.lengths), len(found.reach)) == (2, 2)
+    assert (len(found.lengths), len(found.clip_bounds)) == (2, 2)
 
 
 @pytest.mark.parametrize("far", [0.0, 40.0])
@@ -270,7 +270,7 @@ def answers_of(design, data, seed=0):
     return measure_all(design, data, SimulatedNoise(seed))
 
 
-CITY = FleetEstimate(vehicles=100.0, centre=8.0, reach=3.0, power=0.4)
+CITY = FleetEstimate(vehicles=100.0, centre=8.0, clip_bound=3.0, power=0.4)
 
 
 def weighed(design, noisy):
@@ -335,7 +335,7 @@ def test_what_is_asked_of_residuals_is_lifted_as_the_answers_about_weights_say(b
     assert lift.std() > 0.1
     clipped = 0
     for each, (exact, around) in enumerate(zip(noted.sums[2:], answers.maps, strict=True)):
-        reach = answers.city.reach * 0.8**each
+        reach = answers.city.clip_bound * 0.8**each
         expected = lift[at] * own * (speed - around[at])
         clipped += np.linalg.norm(expected) > reach
         expected *= min(1, reach / np.linalg.norm(expected))
@@ -349,7 +349,7 @@ def test_rounds_count_by_what_their_noise_leaves_of_them(bound_of, kind):
     design = AddRemoveDesign(PLACES, bound_of(30), kind, TOTAL[kind], False)
     answers = answers_of(design, town(bound_of(30)))
     heard = maps.summarise_all_rounds(design, answers)
-    clips = np.array([answers.city.reach * 0.8**each for each in range(design.rounds)])
+    clips = np.array([answers.city.clip_bound * 0.8**each for each in range(design.rounds)])
     noise = np.array([design.sd(2 + each, clip) for each, clip in enumerate(clips)])
     assert np.all(np.diff(noise) < 0)
     weights = noise**-2 / (noise**-2).sum()
@@ -363,7 +363,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
     design = AddRemoveDesign(PLACES[:3], bound_of(30), LossKind.PURE, 4 * PICO, False)
     city = CITY
     weight, residual = np.array([-0.5, 6.0, 60.0]), np.array([4.0, -20.0, 90.0])
-    grains = GRAINS / city.reach
+    grains = GRAINS / city.clip_bound
     answers = maps.Answers(
         np.zeros(2, np.int64),
         city,
@@ -373,7 +373,7 @@ def test_the_refined_map_is_the_posterior_mean(bound_of):
         np.zeros(0, np.int64),
         np.zeros(1, np.int64),
     )
-    sd, noise = design.sd(1, 1.0), design.sd(2, city.reach)
+    sd, noise = design.sd(1, 1.0), design.sd(2, city.clip_bound)
     summary = maps.summarise_all_rounds(design, answers)
     theta, lift, centre = np.linspace(-30, 50, 8001), summary.places.lift, maps.learnt_centre(design, summary)
     assert lift[0] > 1 > lift[2]
@@ -540,9 +540,9 @@ def test_more_vehicles_take_the_clip_and_the_power_up(bound_of):
         for n in (10, 100_000)
     )
     assert (small.vehicles, small.power) == (20.0, 0.25)
-    assert small.reach == pytest.approx(30 / 18)
+    assert small.clip_bound == pytest.approx(30 / 18)
     assert small.centre == pytest.approx(6.0)
-    assert large.reach == 10.0
+    assert large.clip_bound == 10.0
     assert 0.25 < large.power <= 1.0
     tiny = maps.estimate_fleet(design, np.array([-(2**40), -(2**40)], dtype=np.int64))
     assert tiny.vehicles == 20.0

@@ -15,17 +15,17 @@ def cells(resolution, rings=2):
     return np.sort(np.array([h3.str_to_int(each) for each in there], dtype=np.uint64))
 
 
-def design_of(places, bound, kind=LossKind.ZCDP, apart=()):
-    slots = np.array(apart, dtype=np.int64)
-    return AddRemoveDesign(places, bound, kind, PICO // 10, False, apart=slots)
+def design_of(places, bound, kind=LossKind.ZCDP, slots=()):
+    separate = np.array(slots, dtype=np.int64)
+    return AddRemoveDesign(places, bound, kind, PICO // 10, False, separate_slots=separate)
 
 
-@pytest.mark.parametrize("apart", [(), (3, 9)])
-def test_a_family_is_an_h3_parent_in_one_slot(bound_of, apart):
+@pytest.mark.parametrize("slots", [(), (3, 9)])
+def test_a_family_is_an_h3_parent_in_one_slot(bound_of, slots):
     places = cells(7)
     parent = [h3.cell_to_parent(h3.int_to_str(int(each)), 6) for each in places]
-    where = [(name, slot) for name in parent for slot in apart or (None,)]
-    family = design_of(places, bound_of(30), apart=apart).parent_number
+    where = [(name, slot) for name in parent for slot in slots or (None,)]
+    family = design_of(places, bound_of(30), slots=slots).parent_number
     assert family.shape == (len(where),)
     assert 1 < len(set(parent)) < len(places)
     pairs = set(zip(where, family.tolist(), strict=True))
@@ -41,7 +41,7 @@ def test_places_without_a_parent_are_families_of_their_own(bound_of):
 def test_the_map_is_the_posterior_mean_of_alike_places(bound_of, rounds, seed, follows_less):
     design = design_of(cells(7), bound_of(30))
     rng, size = np.random.default_rng(seed), design.size
-    city = FleetEstimate(vehicles=200.0, centre=8.0, reach=3.3, power=0.3)
+    city = FleetEstimate(vehicles=200.0, centre=8.0, clip_bound=3.3, power=0.3)
     weight = (rng.gamma(0.7, 15.0, size) * maps.GRAINS).astype(np.int64)
     residual = (rng.normal(0, 20, (rounds, size)) * maps.GRAINS).astype(np.int64)
     asked = rng.uniform(6, 10, (rounds, size))
@@ -71,7 +71,7 @@ def test_the_map_is_the_posterior_mean_of_alike_places(bound_of, rounds, seed, f
 def test_in_pure_epsilon_no_place_leans_on_another(bound_of):
     design = design_of(cells(7), bound_of(30), LossKind.PURE)
     rng, size = np.random.default_rng(3), design.size
-    city = FleetEstimate(vehicles=200.0, centre=8.0, reach=2.5, power=0.3)
+    city = FleetEstimate(vehicles=200.0, centre=8.0, clip_bound=2.5, power=0.3)
     weight, residual = (
         (rng.gamma(0.7, 150.0, shape) * maps.GRAINS).astype(np.int64) for shape in (size, (1, size))
     )

@@ -43,9 +43,11 @@ def test_levels_are_those_of_powers_of_two():
 
 def test_widths_never_exceed_the_range_of_a_sum():
     for plan in PLANS:
-        assert (plan.width <= plan.steps * plan.size).all()
+        assert (plan.width <= plan.upper_steps * plan.size).all()
         assert (plan.width >= 1).all()
-        np.testing.assert_array_equal(plan.width[~plan.truncated], (plan.steps * plan.size)[~plan.truncated])
+        np.testing.assert_array_equal(
+            plan.width[~plan.truncated], (plan.upper_steps * plan.size)[~plan.truncated]
+        )
 
 
 def test_the_best_split_is_the_optimum():

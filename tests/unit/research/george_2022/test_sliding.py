@@ -55,7 +55,7 @@ def test_blocks_are_independent_and_a_step_moves_only_the_windows_that_hold_it(w
 
 def test_a_vehicle_pays_for_the_hours_in_which_it_drives():
     window = SlidingWindow(12, Tree(3, TreeKind.SIGNED))
-    scale = window.scale(records=5, steps=30, epsilon=0.5)
+    scale = window.scale(records=5, upper_steps=30, epsilon=0.5)
     # vehicle 0: 5 records in the dearest step of two hours; 1: one record; 2: none
     dearest = int(window.nodes_per_step.argmax()) + 1
     user = np.array([0] * 10 + [1])

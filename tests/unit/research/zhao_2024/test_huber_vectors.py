@@ -15,10 +15,10 @@ from trafficdp.research.zhao_2024 import huber_vectors
 from trafficdp.research.zhao_2024.huber_vectors import (
     best_huber_shape,
     centre_and_sensitivity,
-    clean_vector_error,
     gaussian_huber_vector_mean,
     huber_shape,
     huber_vector_mean,
+    typical_vector_error,
 )
 from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
     VectorHuberParameters,
@@ -168,7 +168,7 @@ def test_narrow_vehicles_beat_noise_for_the_whole_range():
     # l2 noise of the mean of vectors up to 30 long: d 2R/(n epsilon)
     assert error < 4 * 60 / 1000 / 1.5
     few = huber_shape(np.full(20, 25), 4, 30.0, 5.0)
-    assert clean_vector_error(few, 1.0) > 4 * 60 / 20
+    assert typical_vector_error(few, 1.0) > 4 * 60 / 20
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from trafficdp.errors import UsageError
 from trafficdp.research.zhao_2024.vector_smooth_sensitivity import (
     MARGIN,
     VectorHuberParameters,
-    clean_vector_sensitivity,
     minimiser,
+    typical_vector_sensitivity,
     vector_distance,
     vector_smooth_sensitivity,
 )
@@ -223,7 +223,7 @@ def test_clean_sensitivity_is_about_that_of_normal_vectors(dimensions):
     normal = np.random.default_rng(6).normal(0, 1, (users, dimensions))
     largest = np.linalg.norm(normal, axis=1).max()
     shape = equal(users, threshold=4 * largest, dimensions=dimensions, radius=400.0)
-    clean = clean_vector_sensitivity(shape, 0.1, spread=0.25, mean_spread=0.25 * 0.6)
+    clean = typical_vector_sensitivity(shape, 0.1, spread=0.25, mean_spread=0.25 * 0.6)
     assert clean / 3 < smooth(normal, shape, 0.1) <= clean
 
 
