@@ -194,7 +194,8 @@ def require_budget(
 def largest_spent_in(vault: Vault, window: budget.Window) -> int:
     """Return the most that any vehicle was charged in ``window``, in 10^-12 of the store's kind of loss."""
     if not _months_are_kept(vault, window.time_zone):
-        return totals(vault, _charges_in(vault, window)).largest
+        spent_in = {"charges": _charges_in(vault, window)}
+        return number(vault.connection, _SPENT + "SELECT coalesce(max(loss_pico), 0) FROM spent", spent_in)
     largest = f"SELECT coalesce(max(loss_pico), 0) FROM ({_SPENT_IN_MONTHS})"  # noqa: S608 - ours
     return number(vault.connection, largest, [window.months])
 
@@ -423,12 +424,9 @@ class Totals:
     sum_of_maxima: int
 
 
-def totals(vault: Vault, charges: Sequence[int] | None = None, analyst: str | None = None) -> Totals:
-    """Return the sums over the ``charges`` with these ledger numbers; None: over all charges.
-
-    With ``analyst`` and no ``charges``, over all charges for that analyst's questions.
-    """
-    if charges is None and _sums_are_kept(vault):
+def totals(vault: Vault, analyst: str | None = None) -> Totals:
+    """Return the sums over all charges, or over those for the questions of ``analyst``, a name."""
+    if _sums_are_kept(vault):
         kept = """SELECT
             (SELECT coalesce(max(loss_pico), 0) FROM spending WHERE analyst IS NOT DISTINCT FROM $analyst),
             (SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM (
@@ -436,14 +434,12 @@ def totals(vault: Vault, charges: Sequence[int] | None = None, analyst: str | No
                 WHERE $analyst IS NULL OR analyst = $analyst GROUP BY sequence))"""
         ((largest, maxima),) = run(vault.connection, kept, {"analyst": analyst})
         return Totals(int(largest), int(maxima))
-    if analyst is not None:
-        charges = charges_by_analyst(vault, analyst).get(analyst, [])
+    charges = None if analyst is None else charges_by_analyst(vault, analyst).get(analyst, [])
     both = (
         "SELECT (SELECT coalesce(max(loss_pico), 0) FROM spent), (SELECT coalesce(CAST(sum(most) AS BIGINT), "
         "0) FROM (SELECT max(loss_pico) AS most FROM paid GROUP BY sequence))"
     )
-    of = {"charges": None if charges is None else list(charges)}
-    ((largest, maxima),) = run(vault.connection, _SPENT + both, of)
+    ((largest, maxima),) = run(vault.connection, _SPENT + both, {"charges": charges})
     return Totals(int(largest), int(maxima))
 
 
