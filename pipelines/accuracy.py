@@ -25,9 +25,9 @@ from capmetro import CONFIG, DAYS, files_of, page, samples_of
 from presence import DELTA, total_of
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
+from trafficdp.mechanisms.per_statistic_map import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated_cities import SimulatedCities, absolute_errors, true_statistic
 from trafficdp.model import NeighbouringRelation, SlotKind, Statistic
 from trafficdp.noise.source import SimulatedNoise

@@ -24,15 +24,11 @@ from trafficdp.config.map import with_mechanism
 from trafficdp.config.settings import Config
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError, integer_between
-from trafficdp.export.notebook import card
-from trafficdp.export.report.change_files import ChangeTable
-from trafficdp.export.report.pooled_map import PooledMap, started_from
-from trafficdp.export.report.report import write_report
-from trafficdp.export.site import SiteCity, write_site
-from trafficdp.export.write import GUARANTEED, export
+from trafficdp.export import notebook, site, write
+from trafficdp.export.report import change_files, pooled_map, report
 from trafficdp.ingest.report import FileReport
 from trafficdp.ingest.vehicle_key import VehicleKey
-from trafficdp.mechanisms.registry import mechanism_named
+from trafficdp.mechanisms.per_statistic_map import mechanism_named
 from trafficdp.model import Counts, Grid, SlotKind, Statistic
 from trafficdp.planner.allocation import WidthGoal
 from trafficdp.planner.suggest import half_width_of
@@ -91,7 +87,7 @@ class Workspace:
             "budget": f"{loss}{policy.kind.quantity} {policy.total} a vehicle for all of them",
             "sources": ", ".join(source.name for source in self.config.sources),
         }
-        return card(f"{city.name}, published by {city.publisher}", [*rows.items()])
+        return notebook.card(f"{city.name}, published by {city.publisher}", [*rows.items()])
 
     def with_map(
         self,
@@ -356,11 +352,11 @@ class Workspace:
         for reviewers (``release.recomputation.guaranteed_csv``). Raises UsageError where counts are public.
         """
         own = self.map(release_id)
-        if format == GUARANTEED:
+        if format == write.GUARANTEED:
             require_folder_of(Path(path))
             replace_file(Path(path), guaranteed_csv(own.folder))
         else:
-            export(own.release, format, Path(path))
+            write.export(own.release, format, Path(path))
         return Path(path)
 
     def city_report(self, release_id: str, path: str | Path, *, against: str | None = None) -> Path:
@@ -371,25 +367,26 @@ class Workspace:
         ``against`` names an earlier release: then the report says what changed.
         """
         earlier = None if against is None else self.map(against).release
-        write_report(self.map(release_id).release, Path(path), earlier=earlier)
+        report.write_report(self.map(release_id).release, Path(path), earlier=earlier)
         return Path(path)
 
-    def changes(self, earlier: str, later: str) -> ChangeTable:
+    def changes(self, earlier: str, later: str) -> change_files.ChangeTable:
         """Return what changed from release ``earlier`` to release ``later``, by bin. It costs no budget.
 
         Raises UsageError for two that do not measure the same thing.
         """
-        return ChangeTable.of(self.map(later).release, self.map(earlier).release)
+        return change_files.ChangeTable.of(self.map(later).release, self.map(earlier).release)
 
-    def pool(self, releases: Sequence[str]) -> PooledMap:
+    def pool(self, releases: Sequence[str]) -> pooled_map.PooledMap:
         """Return one map of the mean speed over the periods of ``releases``. It costs no budget.
 
         Releases that one of them started from are read too, so that nothing counts twice. Raises UsageError
         for releases that do not measure the same thing, or of overlapping periods.
         """
         own = [self.map(each).release for each in dict.fromkeys(releases)]
-        known = {name for each in own for name, _ in started_from(each)} - {each.id for each in own}
-        return PooledMap.of(own, [self.map(each).release for each in sorted(known)])
+        known = {name for each in own for name, _ in pooled_map.started_from(each)}
+        known -= {each.id for each in own}
+        return pooled_map.PooledMap.of(own, [self.map(each).release for each in sorted(known)])
 
     def site(self, folder: str | Path, *, answers: bool = False) -> list[str]:
         """Write a web site of all releases into ``folder``; return the names of the files that changed.
@@ -399,8 +396,8 @@ class Workspace:
         with self._curator("site") as curator:
             published, withdrawn = results.site_releases(curator, self.store, answers)
             config = self.config
-            city = SiteCity(config.city.name, config.city.publisher, config.catalogue)
-            return write_site(Path(folder), city, published, withdrawn)
+            city = site.SiteCity(config.city.name, config.city.publisher, config.catalogue)
+            return site.write_site(Path(folder), city, published, withdrawn)
 
     def withdraw(self, release_id: str) -> None:
         """Withdraw a release: its files and rows are removed, its charge stays spent."""

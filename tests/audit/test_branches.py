@@ -16,7 +16,7 @@ import pytest
 import trafficdp
 from trafficdp.audit.lower_bound import AGREEING_RECORDS
 from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours, extreme_neighbours
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanism_named
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind
 

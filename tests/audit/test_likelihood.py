@@ -5,7 +5,7 @@ import pytest
 
 from trafficdp.audit.lower_bound import Likelihoods, audit_mechanism, expected_lower_bound
 from trafficdp.audit.neighbours import extreme_neighbours, ranked_neighbours
-from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind

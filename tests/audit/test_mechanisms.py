@@ -12,8 +12,8 @@ from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours
 from trafficdp.audit.steps import audit_steps
 from trafficdp.audit.wrong import mistakes
 from trafficdp.mechanisms.per_statistic.huber import Huber
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.model import Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.source import SimulatedNoise

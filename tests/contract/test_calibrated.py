@@ -12,12 +12,11 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import BlockAccounting
 from trafficdp.mechanisms.clip_user import SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import LaplaceAccounting
-from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS, PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, JointRequest, PublicFacts
 from trafficdp.mechanisms.registry import (
     JOINT_MECHANISMS,
     KINDS,
-    MECHANISMS,
     MechanismReader,
     all_accountings,
     calibrated_from_facts,

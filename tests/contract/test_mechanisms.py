@@ -15,6 +15,7 @@ import trafficdp.mechanisms as room
 from trafficdp.audit.lower_bound import ReplayedDraws
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.protocol import (
     ClaimedNoise,
     ClaimedScores,
@@ -23,7 +24,6 @@ from trafficdp.mechanisms.protocol import (
     event_of,
     unenforced_theorems,
 )
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named, mechanisms_of
 from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise

@@ -11,9 +11,13 @@ import pytest
 from scipy import stats
 
 from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
-from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
+from trafficdp.mechanisms.per_statistic_map import (
+    PerStatisticMechanism,
+    StatisticMechanism,
+    mechanism_named,
+    mechanisms_of,
+)
 from trafficdp.mechanisms.protocol import PublicFacts, StatisticRequest
-from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
 from trafficdp.model import ContributionBound, Counts, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind

@@ -8,7 +8,7 @@ import pytest
 from trafficdp.audit.releases import audited_releases
 from trafficdp.audit.wrong import mistakes
 from trafficdp.cli.commands.audit import BOUND, DELTA, slug
-from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS
 from trafficdp.privacy.loss import PureDP
 
 ROOT = Path(__file__).parents[2]

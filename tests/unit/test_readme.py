@@ -22,7 +22,7 @@ from trafficdp.cli.main import COMMANDS
 from trafficdp.cli.plan_words import plan_facts
 from trafficdp.config.settings import MapSettings
 from trafficdp.export.write import FORMATS
-from trafficdp.mechanisms.registry import MECHANISMS
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS
 from trafficdp.model import Statistic
 from trafficdp.workspace import Workspace
 

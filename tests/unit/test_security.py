@@ -7,7 +7,7 @@ import pytest
 
 import trafficdp
 from trafficdp.cli.main import COMMANDS
-from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanisms_of
 from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.loss import LossKind
 

@@ -17,12 +17,7 @@ from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import protocol, publish
 from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.per_statistic import arrays
-from trafficdp.mechanisms.per_statistic.clipping import AKMV, WorstCaseClipping
-from trafficdp.mechanisms.per_statistic.gaussian import GaussianTwin
-from trafficdp.mechanisms.per_statistic.huber import Huber
-from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
-from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
+from trafficdp.mechanisms.per_statistic import arrays, clipping, gaussian, huber, plan, two_stage
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
@@ -154,16 +149,16 @@ MECHANISMS: tuple[protocol.Mechanism, ...] = (
     TwoMoments(arrays.Quantile(arrays.QuantileRule.FIXED, arrays.Grouping.WRAP_AROUND)),
     TwoMoments(arrays.Quantile(arrays.QuantileRule.OPTIMIZED, arrays.Grouping.BEST_FIT)),
     TwoMoments(arrays.Quantile(arrays.QuantileRule.OPTIMIZED, arrays.Grouping.WRAP_AROUND)),
-    KnownTwoMoments(Huber()),
-    KnownTwoMoments(TwoStage()),
-    KnownTwoMoments(WorstCaseClipping()),
-    KnownTwoMoments(WorstCaseClipping(least_exact_error=True)),
-    KnownTwoMoments(AKMV()),
-    KnownTwoMoments(GaussianTwin()),
-    TwoMoments(PlanMechanism(Scaling.PRIVATE)),
-    TwoMoments(PlanMechanism(Scaling.PRIVATE, power=1)),
-    TwoMoments(PlanMechanism(Scaling.PUBLIC)),
-    TwoMoments(PlanMechanism(Scaling.NONE)),
+    KnownTwoMoments(huber.Huber()),
+    KnownTwoMoments(two_stage.TwoStage()),
+    KnownTwoMoments(clipping.WorstCaseClipping()),
+    KnownTwoMoments(clipping.WorstCaseClipping(least_exact_error=True)),
+    KnownTwoMoments(clipping.AKMV()),
+    KnownTwoMoments(gaussian.GaussianTwin()),
+    TwoMoments(plan.PlanMechanism(plan.Scaling.PRIVATE)),
+    TwoMoments(plan.PlanMechanism(plan.Scaling.PRIVATE, power=1)),
+    TwoMoments(plan.PlanMechanism(plan.Scaling.PUBLIC)),
+    TwoMoments(plan.PlanMechanism(plan.Scaling.NONE)),
 )
 """Names are unique, whatever the kind."""
 AUTO_TRIES = {LossKind.PURE: ("baseline", "worst_case_clipping"), LossKind.ZCDP: ("gaussian_twin",)}

@@ -33,11 +33,8 @@ import numpy as np
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Ranks
-from trafficdp.mechanisms.means import choice_scale, support_of
-from trafficdp.mechanisms.names import BY_RANK
+from trafficdp.mechanisms import means, names, protocol, publish
 from trafficdp.mechanisms.pooling.whole import JointMechanism
-from trafficdp.mechanisms.protocol import Statement, require_statistic
-from trafficdp.mechanisms.publish import rank_status
 from trafficdp.model import QUANTILES, ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, LossKind
@@ -61,7 +58,7 @@ CANDIDATES = 250
 class CalibratedQuantiles(JointMechanism):
     """Quantiles of all bins, for ``pico`` 10^-12 of ``loss_kind``, in equal parts a quantile."""
 
-    kind: ClassVar[str] = BY_RANK
+    kind: ClassVar[str] = names.BY_RANK
     citation: ClassVar[str | None] = (
         "McSherry, Talwar: Mechanism Design via Differential Privacy, 2007; for quantiles Smith, STOC 2011"
     )
@@ -85,15 +82,15 @@ class CalibratedQuantiles(JointMechanism):
         """
         counts, bound = self.public.counts, self.public.bound
         for each in self.statistics:
-            require_statistic(self.kind, each, self.estimable)
+            protocol.require_statistic(self.kind, each, self.estimable)
         share = self._share
         if int(share.min(initial=1)) < 1:
             quantity = self.loss_kind.quantity
             raise UsageError(f"no noise fits the {quantity}", todo="ask for a larger one")
         loss = share / PICO
         epsilon = loss if self.loss_kind is LossKind.PURE else np.sqrt(8 * loss)
-        scale = choice_scale(np.ones(counts.bins), epsilon)
-        support, high = support_of(counts), np.full(counts.bins, -(-bound.upper_steps // _grain(bound)))
+        scale = means.choice_scale(np.ones(counts.bins), epsilon)
+        support, high = means.support_of(counts), np.full(counts.bins, -(-bound.upper_steps // _grain(bound)))
         found = []
         for part in (QUANTILES[each] for each in self.statistics):
             slower, over = np.divmod(counts.users_per_bin * part.numerator, part.denominator)
@@ -150,7 +147,7 @@ class CalibratedQuantiles(JointMechanism):
                 high=np.full(counts.bins, float(bound.upper)),
                 noise_scale=np.full(counts.bins, np.nan),
                 expected_error=errors[statistic],
-                status=rank_status(spanned[statistic]),
+                status=publish.rank_status(spanned[statistic]),
                 noise={self.loss_kind.quantity: given, "rank_low": low, "rank_high": high},
             )
         return found
@@ -170,7 +167,7 @@ class CalibratedQuantiles(JointMechanism):
         """
         return self.expected_errors()
 
-    def statement(self, statistic: Statistic) -> Statement:
+    def statement(self, statistic: Statistic) -> protocol.Statement:
         """Return how the quantile ``statistic`` is selected, in words and numbers, for the manifest."""
         return replace(
             super().statement(statistic),

@@ -6,22 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from trafficdp.errors import UsageError
+from trafficdp.mechanisms import clip_user, per_statistic_map, protocol, quantiles
 from trafficdp.mechanisms.blocks.calibrated import CalibratedBlocks, block_accounting, blocks_can_release
-from trafficdp.mechanisms.clip_user import CalibratedSuppression, SuppressionAccounting
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace
 from trafficdp.mechanisms.names import CLIP_USER
-from trafficdp.mechanisms.per_statistic_map import (
-    MECHANISMS,
-    PerStatisticMechanism,
-    mechanism_named,
-    mechanisms_of,
-    tried_by_auto,
-)
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
 from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
-from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, Columns, PublicFacts
-from trafficdp.mechanisms.quantiles import CalibratedQuantiles
 from trafficdp.model import OF_MAPS, ContributionBound, Counts, NeighbouringRelation, Statistic
 from trafficdp.privacy.loss import LossKind
 
@@ -35,7 +26,7 @@ def all_accountings(
     *,
     accounting: str = "best",
     thorough: bool = True,
-) -> tuple[Accounting, ...]:
+) -> tuple[protocol.Accounting, ...]:
     """Return every accounting for the statistics of ``tolerance`` in all bins, from public counts.
 
     ``tolerance`` maps each statistic to the error that is aimed at, in its unit. "blocks" is there for means
@@ -43,22 +34,23 @@ def all_accountings(
     a quicker and coarser search for blocks. Raises UsageError when there is no bin, no statistic, or a
     tolerance is not positive.
     """
-    found: tuple[Accounting, ...] = laplace_accountings(counts, bound, tolerance)
+    found: tuple[protocol.Accounting, ...] = laplace_accountings(counts, bound, tolerance)
     if blocks_can_release(tolerance):
         found = (*found, block_accounting(counts, bound, tolerance, thorough=thorough))
-    return (*found, SuppressionAccounting(counts, bound, tolerance)) if accounting == CLIP_USER else found
+    if accounting == CLIP_USER:
+        found = (*found, clip_user.SuppressionAccounting(counts, bound, tolerance))
+    return found
 
 
 # All mechanisms by their names, for whoever plans and releases; what was calibrated, read back.
 #
-# ``MECHANISMS`` are those of one statistic (``per_statistic_map``), ``JOINT_MECHANISMS`` maps of one piece,
-# of either relation.
+# ``per_statistic_map.MECHANISMS`` are those of one statistic, ``JOINT_MECHANISMS`` maps of one piece, of
+# either relation.
 
 
-__all__ = ["MECHANISMS", "mechanism_named", "mechanisms_of", "tried_by_auto"]
 JOINT_MECHANISMS = {
     each.kind: each
-    for each in (CalibratedPooling, CalibratedCityWide, CalibratedAddRemove, CalibratedQuantiles)
+    for each in (CalibratedPooling, CalibratedCityWide, CalibratedAddRemove, quantiles.CalibratedQuantiles)
 }
 """Maps of one piece: all statistics and bins at once, of either kind of loss, by their names."""
 PUBLIC_COUNTS = {
@@ -72,27 +64,29 @@ PUBLIC_COUNTS = {
 class MechanismReader(Protocol):
     """A class of calibrated mechanisms that can be rebuilt from stored or published facts."""
 
-    def from_facts(self, facts: Mapping[str, Any], public: PublicFacts) -> CalibratedMechanism:
+    def from_facts(
+        self, facts: Mapping[str, Any], public: protocol.PublicFacts
+    ) -> protocol.CalibratedMechanism:
         """Return the calibrated mechanism that its ``to_facts`` wrote, on the same ``public`` facts."""
 
     def from_published(
-        self, facts: Mapping[str, Any], columns: Columns, public: PublicFacts
-    ) -> CalibratedMechanism:
+        self, facts: Mapping[str, Any], columns: protocol.Columns, public: protocol.PublicFacts
+    ) -> protocol.CalibratedMechanism:
         """Rebuild the mechanism of a published release from manifest facts and published columns."""
 
 
 KINDS: dict[str, MechanismReader] = {
     "blocks": CalibratedBlocks,
     "laplace": CalibratedLaplace,
-    "suppressed": CalibratedSuppression,
-    "mechanism": PerStatisticMechanism,
+    "suppressed": clip_user.CalibratedSuppression,
+    "mechanism": per_statistic_map.PerStatisticMechanism,
     **JOINT_MECHANISMS,
 }
 
 
 def names_of(kind: LossKind) -> tuple[str, ...]:
     """Return the names of all mechanisms for losses of ``kind``, per statistic first, then joint ones."""
-    return (*(mechanism.name for mechanism in mechanisms_of(kind)), *PUBLIC_COUNTS)
+    return (*(mechanism.name for mechanism in per_statistic_map.mechanisms_of(kind)), *PUBLIC_COUNTS)
 
 
 def require_together(names: Mapping[Statistic, str]) -> None:
@@ -114,14 +108,18 @@ def require_releasable(
     Also raised where its noise has no exact sampler, unless ``allow_idealised``.
     """
     known: dict[str, tuple[Statistic, ...]] = {name: each.estimable for name, each in PUBLIC_COUNTS.items()}
-    known |= {each.name: each.statistics for each in mechanisms_of(kind)}
+    known |= {each.name: each.statistics for each in per_statistic_map.mechanisms_of(kind)}
     if statistic not in known.get(name, Statistic):
         raise UsageError(
             f"{name} cannot estimate the {statistic.value.replace('_', ' ')}",
             expected=", ".join(each for each in known if statistic in known[each]),
             todo="name another mechanism for it, or leave the statistic out",
         )
-    if name not in PUBLIC_COUNTS and mechanism_named(name, kind).idealised and not allow_idealised:
+    if (
+        name not in PUBLIC_COUNTS
+        and per_statistic_map.mechanism_named(name, kind).idealised
+        and not allow_idealised
+    ):
         raise UsageError(
             f"{name} has no exact sampler: its noise is idealised",
             todo=f"release it with `trafficdp release --allow-idealised-noise {name}`, which the manifest "
@@ -130,8 +128,8 @@ def require_releasable(
 
 
 def calibrated_from_facts(
-    facts: Mapping[str, Any], public: PublicFacts, columns: Columns | None = None
-) -> CalibratedMechanism:
+    facts: Mapping[str, Any], public: protocol.PublicFacts, columns: protocol.Columns | None = None
+) -> protocol.CalibratedMechanism:
     """Rebuild a calibrated mechanism from what ``to_facts`` wrote and the ``public`` facts it was made on.
 
     With ``columns`` it is rebuilt from a published release: ``facts`` are from its manifest, ``columns`` hold

@@ -15,10 +15,7 @@ import numpy.typing as npt
 
 from trafficdp.binning.places import hours_of_day
 from trafficdp.errors import UsageError, positive
-from trafficdp.mechanisms.names import AUTO, POOLED
-from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
-from trafficdp.mechanisms.registry import JOINT_MECHANISMS
-from trafficdp.mechanisms.simulated_cities import SimulatedCity, simulated_cities_of
+from trafficdp.mechanisms import names, per_statistic_map, registry, simulated_cities
 from trafficdp.model import ContributionBound, Counts, Grid, Period, Statistic, parse_speed_unit
 from trafficdp.planner import allocation
 from trafficdp.planner.allocate import allocate
@@ -373,7 +370,7 @@ class Maps:
     def __init__(self, counts: Counts, grid: Grid, request: Request) -> None:
         self._counts, self._hour = counts, hours_of_day(grid, counts.slot)
         self._request = _alone(request)
-        self._cities: list[SimulatedCity] = []
+        self._cities: list[simulated_cities.SimulatedCity] = []
 
     def likely_passes(self, loss: Loss) -> bool:
         """Return whether the map at ``loss`` is probably accurate enough, by one draw in each simulated
@@ -420,15 +417,18 @@ class Maps:
             return None
         return allocation.assess_utility(replace(found, cities=self._cities_of(found), once=once))
 
-    def _cities_of(self, found: allocation.Allocation) -> list[SimulatedCity]:
+    def _cities_of(self, found: allocation.Allocation) -> list[simulated_cities.SimulatedCity]:
         counts, request = found.counts, found.request
         if allocation.rule_of(found) is not RefusalRule.SKILL or request.relation.hides_presence:
             return []
-        if isinstance(found.calibrated, PerStatisticMechanism) and int(counts.count.sum()) > MOST_RECORDS:
+        if (
+            isinstance(found.calibrated, per_statistic_map.PerStatisticMechanism)
+            and int(counts.count.sum()) > MOST_RECORDS
+        ):
             # these cities would keep every record in memory
             return []
         if not self._cities:
-            self._cities = list(simulated_cities_of(counts, request.map.bound, found.hour))
+            self._cities = list(simulated_cities.simulated_cities_of(counts, request.map.bound, found.hour))
         return self._cities
 
 
@@ -479,11 +479,11 @@ def suggest(
 
 def _alone(request: Request) -> Request:
     """Return ``request``, where "auto" chooses with one of the maps that it chooses from named."""
-    if AUTO not in request.mechanism_names:
+    if names.AUTO not in request.mechanism_names:
         return request
-    poolable = set(request.tolerance) <= {*JOINT_MECHANISMS[POOLED].estimable}
-    if request.mechanism_names == {AUTO} and request.simulate and poolable:
-        return replace(request, mechanism=dict.fromkeys(request.tolerance, POOLED))
+    poolable = set(request.tolerance) <= {*registry.JOINT_MECHANISMS[names.POOLED].estimable}
+    if request.mechanism_names == {names.AUTO} and request.simulate and poolable:
+        return replace(request, mechanism=dict.fromkeys(request.tolerance, names.POOLED))
     return request.with_proved_intervals() if request.allows_laplace_baseline else request
 
 

@@ -22,9 +22,7 @@ from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.grid import DayPart, Period, SlotKind
 from trafficdp.model.json_codec import Counted, Moment, Schema, Text
 from trafficdp.model.speed import Knowledge, SpeedUnit
-from trafficdp.privacy.budget import BudgetChange
-from trafficdp.privacy.estimate import BinStatus
-from trafficdp.privacy.loss import LossKind
+from trafficdp.privacy import budget, estimate, loss
 
 _LABELS = [unit.label for unit in SpeedUnit]
 # what the JSON Schema says of a text or number that is used in several places
@@ -152,7 +150,7 @@ class BinNumbers:
     @classmethod
     def of(cls, status: npt.NDArray[np.object_]) -> BinNumbers:
         """Return how many bins have each BinStatus in ``status``, and how many there are in all."""
-        numbers = {each.value: int(np.sum(status == each.value)) for each in BinStatus}
+        numbers = {each.value: int(np.sum(status == each.value)) for each in estimate.BinStatus}
         return cls(total=len(status), **numbers)
 
 
@@ -246,7 +244,7 @@ class NoiseStated:
         ]
         | None
     ) = None
-    loss_kind: Annotated[str | None, Schema({"enum": [each.value for each in LossKind]})] = None
+    loss_kind: Annotated[str | None, Schema({"enum": [each.value for each in loss.LossKind]})] = None
     pico: Counted | None = None
     statistics: tuple[Text, ...] | None = None
     per_slot: bool | None = None
@@ -487,7 +485,7 @@ class LossAccount:
     budget_per_vehicle: Loss
     left_for_every_vehicle: Loss
     periodic_budget: PeriodicBudget | None = None
-    budget_changes: tuple[BudgetChange, ...] = ()
+    budget_changes: tuple[budget.BudgetChange, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

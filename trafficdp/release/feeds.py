@@ -14,9 +14,7 @@ import pyarrow as pa
 from trafficdp.binning.cells import CellTable
 from trafficdp.binning.places import slots_of
 from trafficdp.errors import DataError, UsageError
-from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.read import choose_source, read_file
-from trafficdp.ingest.vehicle_key import VehicleKey
+from trafficdp.ingest import input_file, read, vehicle_key
 from trafficdp.mechanisms.running_sums import RunningSums
 from trafficdp.model import Clip, Grid, SourceDeclaration
 from trafficdp.store import vault_fixes
@@ -44,21 +42,27 @@ class Reader:
     """Reads files as the sources of a stream declare; remembers squares of cells from file to file."""
 
     def __init__(
-        self, grid: Grid, sums: RunningSums, sources: tuple[SourceDeclaration, ...], key: VehicleKey
+        self,
+        grid: Grid,
+        sums: RunningSums,
+        sources: tuple[SourceDeclaration, ...],
+        key: vehicle_key.VehicleKey,
     ) -> None:
         self._grid, self._horizon, self._sources, self._key = grid, sums.horizon, sources, key
         self._cells = CellTable(grid.area.geometry.bounds, grid.hexagon_resolution)
         self._clip = Clip(sums.bound)
 
-    def read(self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None) -> Arrival:
+    def read(
+        self, path: Path | input_file.InputFile, digest: str, source: SourceDeclaration | None = None
+    ) -> Arrival:
         """Read one file; of one that is not as declared, return an ``Arrival`` that says so.
 
         ``digest`` is that of its bytes. ``source`` says how it is read; None: the first that matches its
         name.
         """
         try:
-            chosen = source or choose_source(Path(path.name), self._sources)
-            found = read_file(path, chosen, self._grid.area, self._key)
+            chosen = source or read.choose_source(Path(path.name), self._sources)
+            found = read.read_file(path, chosen, self._grid.area, self._key)
         except DataError as error:
             report = json.dumps({"file": path.name, NOT_READ: str(error)}, sort_keys=True)
             return Arrival(path.name, digest, report, str(error), None)
@@ -88,10 +92,10 @@ class Reader:
         return Batch(vehicle, time_us, cell, slot, value)
 
 
-def digest_of(path: Path, key: VehicleKey) -> str | None:
+def digest_of(path: Path, key: vehicle_key.VehicleKey) -> str | None:
     """Return the ``VehicleKey.digest`` of a file's bytes; None for a file that cannot be read now."""
     try:
-        return key.digest(InputFile(path).sha256())
+        return key.digest(input_file.InputFile(path).sha256())
     except DataError:
         return None
 

@@ -39,9 +39,7 @@ from trafficdp.export.files.manifest import Manifest, validate_manifest
 from trafficdp.export.files.tables import INSTANTS, csv_of, features_of, rounded_shapes
 from trafficdp.export.map.html_map import number_columns, unpack
 from trafficdp.export.write import MANIFEST, MEASUREMENTS
-from trafficdp.mechanisms.protocol import CalibratedMechanism, PublicFacts, Recomputable
-from trafficdp.mechanisms.publish import bin_status
-from trafficdp.mechanisms.registry import calibrated_from_facts
+from trafficdp.mechanisms import protocol, publish, registry
 from trafficdp.privacy.disclosure import CityZones, MultiPolygon, Polygon, Selected
 from trafficdp.privacy.estimate import NOISE_COLUMNS, Estimate
 from trafficdp.privacy.release import DECIMALS, outward_down, outward_up, statistic_columns
@@ -289,17 +287,21 @@ class _Published:
         )
 
     @cached_property
-    def _public(self) -> PublicFacts:
+    def _public(self) -> protocol.PublicFacts:
         anyone = model.Counts.for_declared_grid(*declared_bins(self._grid))
-        return PublicFacts(anyone, self._request.bound, model.NeighbouringRelation.ADD_OR_REMOVE_USER)
+        return protocol.PublicFacts(
+            anyone, self._request.bound, model.NeighbouringRelation.ADD_OR_REMOVE_USER
+        )
 
     @cached_property
-    def _calibrated(self) -> CalibratedMechanism:
-        return calibrated_from_facts(model.as_json(self._manifest.noise), self._public, self._columns)
+    def _calibrated(self) -> protocol.CalibratedMechanism:
+        return registry.calibrated_from_facts(
+            model.as_json(self._manifest.noise), self._public, self._columns
+        )
 
     @cached_property
-    def _recomputable(self) -> Recomputable:
-        if not isinstance(self._calibrated, Recomputable):
+    def _recomputable(self) -> protocol.Recomputable:
+        if not isinstance(self._calibrated, protocol.Recomputable):
             raise VerificationError("this map does not follow from its files", got=self._calibrated.kind)
         return self._calibrated
 
@@ -379,7 +381,7 @@ class _Published:
         noise = found[model.Statistic.MEAN].noise
         likely = {name: np.rint(noise[name]) for name in noise.keys() & {*COUNTED}}
         every = np.ones(self._public.counts.bins, dtype=np.bool_)
-        likely["status"] = bin_status(every, [estimate.status for estimate in found.values()])
+        likely["status"] = publish.bin_status(every, [estimate.status for estimate in found.values()])
         kinds = {each.statistic: each.interval_kind for each in self._manifest.mechanisms}
         for statistic, estimate in found.items():
             columns = statistic_columns(estimate, self._request)

@@ -19,9 +19,7 @@ from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import place_names
 from trafficdp.export.files import disclosure as files_disclosure
 from trafficdp.ingest.report import RULES
-from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.publish import MOST_SPANNED, bin_status, is_uninformative, rank_uninformative
-from trafficdp.mechanisms.simulated_cities import LEAST_SKILL
+from trafficdp.mechanisms import protocol, publish, simulated_cities
 from trafficdp.planner.allocation import Allocation, assess_utility
 from trafficdp.privacy import disclosure as privacy_disclosure
 from trafficdp.privacy import release
@@ -108,7 +106,7 @@ def assemble_release(
         )
         for statistic, each in estimates.items()
     }
-    status = bin_status(keep, [estimate.status for estimate in estimates.values()])
+    status = publish.bin_status(keep, [estimate.status for estimate in estimates.values()])
     # where nothing about a vehicle is public, statuses follow from what was drawn
     coverage = replace(specification.disclosure.coverage, bins=privacy_disclosure.BinNumbers.of(status))
     vehicles = records = None
@@ -166,10 +164,10 @@ class Specification:
             counts.cell, counts.slot
         )
 
-    def public_facts(self, counts: model.Counts) -> PublicFacts:
+    def public_facts(self, counts: model.Counts) -> protocol.PublicFacts:
         """Return what the mechanism may know: ``counts``, speed bound and neighbouring relation."""
         relation = model.NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
-        return PublicFacts(counts, self.request.bound, relation)
+        return protocol.PublicFacts(counts, self.request.bound, relation)
 
     def to_json(self) -> str:
         """Return the canonical JSON text; floats keep every bit."""
@@ -224,9 +222,9 @@ VALUES, PRESENCE = (
 CAPPED = {VALUES: "counts are not capped", PRESENCE: "a vehicle's whole vector is"}
 TUNING = {VALUES: files_disclosure.TUNING_DATA, PRESENCE: files_disclosure.TUNING_OF_DECLARED}
 LIMITS = {
-    RefusalRule.SKILL: 1 - LEAST_SKILL,
+    RefusalRule.SKILL: 1 - simulated_cities.LEAST_SKILL,
     RefusalRule.INTERVAL: 1.0,
-    RefusalRule.RANK: MOST_SPANNED,
+    RefusalRule.RANK: publish.MOST_SPANNED,
 }
 """The threshold of every rule, as a share of what it names."""
 
@@ -275,10 +273,10 @@ def build_specification(
         }
     # how many bins get which status follows from counts and calibrated mechanism alone
     if allocation.rank_widths:
-        each_useless = [rank_uninformative(each) for each in allocation.rank_widths.values()]
+        each_useless = [publish.rank_uninformative(each) for each in allocation.rank_widths.values()]
     else:
         errors = calibrated.expected_errors()
-        each_useless = [is_uninformative(errors[each], each, request.map.bound) for each in errors]
+        each_useless = [publish.is_uninformative(errors[each], each, request.map.bound) for each in errors]
     total, kept = len(allocation.keep), int(np.count_nonzero(allocation.keep))
     marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
     frozen = specification_without_bins(

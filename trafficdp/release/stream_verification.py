@@ -23,16 +23,11 @@ from trafficdp.export.write import LIVE, MANIFEST, MECHANISM
 from trafficdp.measurement.laws import Laplace
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.model import Statistic
-from trafficdp.privacy.ledger import GENESIS, LedgerRow
+from trafficdp.privacy import ledger, release
 from trafficdp.privacy.loss import PICO, decimal_text
-from trafficdp.privacy.release import Release
-from trafficdp.release import recomputation
+from trafficdp.release import intake, recomputation, specification, stream_release, verification
 from trafficdp.release.curator import Curator
-from trafficdp.release.intake import forgotten_since
 from trafficdp.release.publication import to_released_publication
-from trafficdp.release.specification import Specification
-from trafficdp.release.stream_release import next_digest, restored_stream, running_sums_of
-from trafficdp.release.verification import Examined, detection_probability, plausible, probability_text
 from trafficdp.store import vault_ledger, vault_releases
 from trafficdp.store.released import publications_match
 from trafficdp.stream.service import Stream
@@ -47,14 +42,14 @@ def verify_stream(curator: Curator, release_id: str) -> list[recomputation.Check
     return recomputation.run_checks(_ExaminedStream(curator, stored).checks())
 
 
-class _ExaminedStream(Examined):
+class _ExaminedStream(verification.Examined):
     """One stream under examination."""
 
     def __init__(self, curator: Curator, stored: vault_releases.StoredStream) -> None:
         super().__init__(curator, stored.release_id, stored.sequence)
         self._stored = stored
-        self._specification = Specification.from_json(stored.facts)
-        self._allowance = running_sums_of(self._specification).allowance
+        self._specification = specification.Specification.from_json(stored.facts)
+        self._allowance = stream_release.running_sums_of(self._specification).allowance
         self._publications = vault_releases.publications(curator.vault, stored.release_id)
         if not self._publications:
             raise VerificationError("nothing was published of this stream yet", got=stored.release_id)
@@ -104,7 +99,7 @@ class _ExaminedStream(Examined):
         uncharged = np.setdiff1d(self._counts["vehicle_id"], vehicle)
         return f"{len(uncharged)} vehicles without a charge" if len(uncharged) else None
 
-    def _pinned_publications(self) -> list[LedgerRow]:
+    def _pinned_publications(self) -> list[ledger.LedgerRow]:
         name = self._stored.release_id
         return [
             row
@@ -125,18 +120,20 @@ class _ExaminedStream(Examined):
 
     def _forgotten(self) -> str | None:
         """Why counts and state tell nothing any more, where vehicles were to leave them since."""
-        return forgotten_since(self._ledger, self._charge.sequence)
+        return intake.forgotten_since(self._ledger, self._charge.sequence)
 
     def _digests(self) -> str | None:
         stated = {
             int(str(row.facts["number"])): row.facts["counts_sha256"] for row in self._pinned_publications()
         }
-        digest = GENESIS
+        digest = ledger.GENESIS
         steps = self._counts["step"]
         for publication in self._publications:
             here = slice(*np.searchsorted(steps, [publication.step, publication.step + 1]))
             journal = {name: values[here] for name, values in self._counts.items()}
-            digest = next_digest(digest, publication.step, {**journal, "vehicle": journal["vehicle_id"]})
+            digest = stream_release.next_digest(
+                digest, publication.step, {**journal, "vehicle": journal["vehicle_id"]}
+            )
             if digest != stated.get(publication.number):
                 return f"other counts at publication {publication.number}"
         counted = {each.step for each in self._publications}
@@ -161,7 +158,7 @@ class _ExaminedStream(Examined):
             return "another epsilon than was charged"
         return None
 
-    def _release(self) -> Release:
+    def _release(self) -> release.Release:
         return to_released_publication(self._newest).release
 
     def _files(self) -> str | None:
@@ -222,7 +219,7 @@ class _ExaminedStream(Examined):
     def _stream(self) -> Stream | None:
         """The state, where there is one."""
         _, parts = vault_releases.load_parts(self._curator.vault, self._stored.release_id)
-        return restored_stream(self._specification, parts) if parts else None
+        return stream_release.restored_stream(self._specification, parts) if parts else None
 
     def _power(self) -> str:
         """What the test of the law can find in so few, or so many, nodes."""
@@ -231,9 +228,8 @@ class _ExaminedStream(Examined):
         except (TrafficdpError, *recomputation.UNREADABLE):
             # the check itself says so
             nodes = 0
-        return (
-            f"half as much is noticed with probability {probability_text(detection_probability(nodes, 0.5))}"
-        )
+        noticed = verification.detection_probability(nodes, 0.5)
+        return f"half as much is noticed with probability {verification.probability_text(noticed)}"
 
     def _law(self) -> str | None:
         if self._stream is None:
@@ -242,7 +238,7 @@ class _ExaminedStream(Examined):
         charged = np.array([allowance.mean_scale, allowance.product_scale], dtype=np.float64)
         law = Laplace(charged[np.nonzero(bank.drawn)[0] % bank.levels])
         # no more than this is said: the draws tell the exact sums
-        return None if plausible([(law, bank.noise[bank.drawn])]) else "other noise"
+        return None if verification.plausible([(law, bank.noise[bank.drawn])]) else "other noise"
 
     def _released(self) -> str | None:
         same = publications_match(

@@ -33,10 +33,8 @@ from trafficdp.privacy.estimate import NOISE_COLUMNS
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash
 from trafficdp.privacy.loss import LossKind, decimal_text
 from trafficdp.privacy.release import LedgerReference, Release, encode, same_arrays
-from trafficdp.release import recomputation
+from trafficdp.release import intake, knowledge, recomputation
 from trafficdp.release.curator import Curator, execute_release
-from trafficdp.release.intake import forgotten_since
-from trafficdp.release.knowledge import speeds_of
 from trafficdp.release.publication import folder_of, ledger_reference
 from trafficdp.sensitive import Contributions, MeasureInput
 from trafficdp.store import vault_ledger, vault_releases
@@ -448,7 +446,7 @@ class _ExaminedRelease(Examined):
         """Why nothing can be recomputed from the records, where vehicles were forgotten since the charge."""
         if self._data_now[0] == self._specification.data_version:
             return None
-        return forgotten_since(self._ledger, self._charge.sequence)
+        return intake.forgotten_since(self._ledger, self._charge.sequence)
 
     def _epsilon(self) -> str | None:
         if not self._declared and (forgotten := self._forgotten()):
@@ -514,7 +512,7 @@ class _ExaminedRelease(Examined):
             if source.kind is not KnowledgeKind.RELEASE:
                 continue
             if not vault_releases.release_named(self._curator.vault, source.name).withdrawn:
-                found = speeds_of(self._curator, self._curator.load(source.name))
+                found = knowledge.speeds_of(self._curator, self._curator.load(source.name))
                 if not np.array_equal(found.speeds_of_bins(pinned.cell, pinned.slot), speed, equal_nan=True):
                     return f"other speeds than release {source.name} has"
         return None

@@ -194,8 +194,8 @@ def require_budget(
 def largest_spent_in(vault: Vault, window: budget.Window) -> int:
     """Return the most that any vehicle was charged in ``window``, in 10^-12 of the store's kind of loss."""
     if not _months_are_kept(vault, window.time_zone):
-        spent_in = {"charges": _charges_in(vault, window)}
-        return number(vault.connection, _SPENT + "SELECT coalesce(max(loss_pico), 0) FROM spent", spent_in)
+        of = {"charges": _charges_in(vault, window)}
+        return number(vault.connection, _SPENT + "FROM spent SELECT coalesce(max(loss_pico), 0)", of)
     largest = f"SELECT coalesce(max(loss_pico), 0) FROM ({_SPENT_IN_MONTHS})"  # noqa: S608 - ours
     return number(vault.connection, largest, [window.months])
 

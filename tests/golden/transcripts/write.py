@@ -46,7 +46,7 @@ from recording import (
 )
 
 from trafficdp.mechanisms.names import BY_NAME as ACCOUNTINGS
-from trafficdp.mechanisms.registry import MECHANISMS, mechanisms_of
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanisms_of
 from trafficdp.privacy.loss import LossKind
 from trafficdp.research.george_2022.arrivals import Arrivals, prior_plan
 from trafficdp.research.george_2022.better_means import best_window, levelled_moments, moments_loss

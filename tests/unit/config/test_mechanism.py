@@ -6,7 +6,7 @@ import pytest
 
 from trafficdp.config.map import with_mechanism
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.per_statistic_map import mechanisms_of
 from trafficdp.model import Statistic
 from trafficdp.privacy.loss import LossKind, PureDP
 

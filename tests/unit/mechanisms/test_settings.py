@@ -10,9 +10,9 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.arrays import Grouping, Levy, Pooled
 from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
 from trafficdp.mechanisms.per_statistic.two_stage import TwoStage
-from trafficdp.mechanisms.per_statistic_map import in_words, settings_of, with_settings
+from trafficdp.mechanisms.per_statistic_map import in_words, mechanisms_of, settings_of, with_settings
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.registry import calibrated_from_facts, mechanisms_of
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.two_moments import KnownTwoMoments
 from trafficdp.model import Statistic
 from trafficdp.privacy.loss import LossKind

@@ -9,8 +9,8 @@ import pytest
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic.plan import PlanMechanism, Scaling
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanism_named
 from trafficdp.mechanisms.protocol import StatisticRequest, event_of, sensitivity_of
-from trafficdp.mechanisms.registry import MECHANISMS, mechanism_named
 from trafficdp.mechanisms.two_moments import (
     LARGEST_STEPS,
     MEAN_SHARE,

@@ -8,10 +8,10 @@ from small_city import map_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
-from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism, mechanisms_of
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.publish import status_of
-from trafficdp.mechanisms.registry import calibrated_from_facts, mechanisms_of
+from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import Statistic
 from trafficdp.planner.allocate import allocate

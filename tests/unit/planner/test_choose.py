@@ -10,8 +10,8 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms import means, protocol
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic.clipping import WorstCaseClipping
+from trafficdp.mechanisms.per_statistic_map import mechanisms_of
 from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
-from trafficdp.mechanisms.registry import mechanisms_of
 from trafficdp.mechanisms.simulated_cities import SimulatedCities, simulated_samples
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner import choose as choose_module

@@ -77,15 +77,15 @@ def test_everything_is_verified(months):
 
 
 def test_verify_finds_speeds_that_are_not_those_of_the_source(months, monkeypatch):
-    from trafficdp.release import verification
+    from trafficdp.release import knowledge
 
-    honest = verification.speeds_of
+    honest = knowledge.speeds_of
 
     def other(curator, release):
         found = honest(curator, release)
         return type(found)(found.source, found.cell, found.slot, found.speed * 1.01)
 
-    monkeypatch.setattr(verification, "speeds_of", other)
+    monkeypatch.setattr(knowledge, "speeds_of", other)
     wrong = [each for each in months.workspace.verify("r0002") if not each.passed]
     assert [each.found for each in wrong] == ["other speeds than release r0001 has"]
 

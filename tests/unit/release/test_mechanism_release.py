@@ -18,8 +18,7 @@ from trafficdp.errors import ConfigError, InsufficientBudgetError, UsageError
 from trafficdp.export.files.manifest import SCHEMA
 from trafficdp.mechanisms import per_statistic_map
 from trafficdp.mechanisms.per_statistic.arrays import Pooled
-from trafficdp.mechanisms.per_statistic_map import settings_of
-from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
+from trafficdp.mechanisms.per_statistic_map import mechanism_named, mechanisms_of, settings_of
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SecureNoise
 from trafficdp.privacy.disclosure import Setting

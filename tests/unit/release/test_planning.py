@@ -106,7 +106,7 @@ def test_the_configured_map_is_told_how_far_it_would_have_to_grow(monkeypatch):
         SimpleNamespace(grid=coarse, fits=True, loss=PureDP.of(1), min_vehicles=5),
     ]
     monkeypatch.setattr(suggest, "try_maps", lambda *_: options)
-    monkeypatch.setattr(suggest, "finest", lambda _: options[1])
+    monkeypatch.setattr(suggest, "best_fitting_map", lambda _: options[1])
     monkeypatch.setattr(suggest, "data_needed", lambda grid, needed, there, _: (grid, needed, there))
     made = planning_of(
         _contributions=lambda _: None, _at=lambda grid, _request, _question, answer: (grid, answer)

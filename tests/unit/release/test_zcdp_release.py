@@ -15,7 +15,7 @@ from trafficdp import workspace
 from trafficdp.cli.main import run as command_line
 from trafficdp.errors import ConfigError, InsufficientBudgetError, StoreDamagedError, UsageError
 from trafficdp.export.files.manifest import SCHEMA, validate_manifest
-from trafficdp.mechanisms.registry import mechanisms_of
+from trafficdp.mechanisms.per_statistic_map import mechanisms_of
 from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.loss import ZCDP, LossKind, PureDP, decimal_text
 from trafficdp.release import curator

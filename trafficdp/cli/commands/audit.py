@@ -17,8 +17,8 @@ from trafficdp.cli.options import Output, Settings
 from trafficdp.cli.plan_words import MechanismName
 from trafficdp.errors import UsageError, VerificationError, did_you_mean, in_range, positive
 from trafficdp.measurement.sets import Ranks
+from trafficdp.mechanisms.per_statistic_map import MECHANISMS
 from trafficdp.mechanisms.protocol import ClaimedScores, Mechanism
-from trafficdp.mechanisms.registry import MECHANISMS
 from trafficdp.model import ContributionBound, Schema, SpeedUnit, Statistic, as_json
 from trafficdp.noise.source import NoiseSource, SecureNoise, SimulatedNoise
 from trafficdp.privacy.conversion import pure_to_zcdp, zcdp_to_approx

@@ -13,10 +13,7 @@ from trafficdp.cli.plan_words import one_slot_sentence
 from trafficdp.errors import VerificationError
 from trafficdp.export.write import FORMATS, GUARANTEED, format_of
 from trafficdp.ingest.report import FileReport
-from trafficdp.release.intake import FORGOTTEN
-from trafficdp.release.publication import folder_of
-from trafficdp.release.recomputation import verify_public
-from trafficdp.release.results import Plan
+from trafficdp.release import intake, publication, recomputation, results
 
 # `trafficdp release`: charge, draw, publish.
 
@@ -125,7 +122,7 @@ def _doubt(little: Sequence[FileReport]) -> str:
     )
 
 
-def _price(planned: Plan) -> str:
+def _price(planned: results.Plan) -> str:
     quantity, paying = planned.loss.kind.quantity, planned.affordable.paying
     cost, left = f"{quantity} {planned.loss}", f"{quantity} {planned.left_after}"
     if planned.allocation.request.relation.hides_presence:
@@ -230,7 +227,7 @@ def verify(
     settings: options.Settings = context.obj
     with settings.output.spinner("verifying"):
         checks = (
-            verify_public(_folder(settings, release), zones)
+            recomputation.verify_public(_folder(settings, release), zones)
             if public
             else settings.workspace().verify(release)
         )
@@ -252,7 +249,7 @@ def verify(
     causes: dict[str, list[str]] = {}
     for check in failed:
         causes.setdefault(check.found or "", []).append(check.name)
-    if failed and all(found.startswith(FORGOTTEN) for found in causes):
+    if failed and all(found.startswith(intake.FORGOTTEN) for found in causes):
         raise VerificationError(
             f"release {release} can no longer be recomputed from the records",
             got="; ".join(causes),
@@ -269,7 +266,7 @@ def verify(
 def _folder(settings: options.Settings, release: str) -> Path:
     """Return the folder that ``release`` names, or that it has in the store; no store is opened."""
     named = Path(release)
-    return named if named.is_dir() else folder_of(settings.workspace().store, release)
+    return named if named.is_dir() else publication.folder_of(settings.workspace().store, release)
 
 
 # `trafficdp export`: one file of a release, wherever it is wanted.

@@ -16,9 +16,7 @@ from importlib.resources import files as package_files
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from trafficdp.errors import DataError
-from trafficdp.export.files.catalogue import FileFacts, registry_record
-from trafficdp.export.files.disclosure import CONVERSION, rfc3339
-from trafficdp.export.files.tables import published_statistics
+from trafficdp.export.files import catalogue, disclosure, tables
 from trafficdp.model import Counted, NeighbouringRelation, Schema, as_json, from_json
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.conversion import rho_to_approx
@@ -51,10 +49,10 @@ class Manifest(Disclosure):
 
     accounting: LedgerAccounting
     manifest_version: Annotated[int, Schema({"const": VERSION})]
-    files: Annotated[tuple[FileFacts, ...], Schema({"minItems": 1})]
+    files: Annotated[tuple[catalogue.FileFacts, ...], Schema({"minItems": 1})]
 
 
-def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str, Any]:
+def build_manifest(release: Release, files: Mapping[str, catalogue.FileFacts]) -> dict[str, Any]:
     """Return the manifest of ``release`` with ``files``, validated, as plain JSON values.
 
     Raises DataError when the disclosure belongs to another release.
@@ -78,7 +76,7 @@ def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str
     same = {
         "$.identity.release": manifest.identity.release == release.id,
         "$.identity.created_at": manifest.identity.created_at
-        == rfc3339(release.created_at, release.grid.period.time_zone),
+        == disclosure.rfc3339(release.created_at, release.grid.period.time_zone),
         "$.coverage.study_area_sha256": coverage.study_area_sha256 == release.grid.area.hash,
         "$.coverage.resolution": coverage.resolution == release.grid.resolution,
         "$.coverage.zones": (coverage.zones and coverage.zones.sha256)
@@ -89,7 +87,7 @@ def build_manifest(release: Release, files: Mapping[str, FileFacts]) -> dict[str
         "$.uncertainty.interval_level": manifest.uncertainty.interval_level == release.request.interval_level,
         "$.honesty.publish_counts": manifest.honesty.publish_counts == (release.vehicles is not None),
         "$.mechanisms": [each.statistic for each in manifest.mechanisms]
-        == [each.column(release.request.display_unit) for each in published_statistics(release)],
+        == [each.column(release.request.display_unit) for each in tables.published_statistics(release)],
     }
     for path, agrees in same.items():
         if not agrees:
@@ -144,7 +142,7 @@ def validate_manifest(document: object) -> Manifest:
             rho is not None
             and delta is not None
             and of_sum is not None
-            and conversion == CONVERSION[relation]
+            and conversion == disclosure.CONVERSION[relation]
             and all(
                 rho_to_approx(ZCDP.at_least(Fraction(loss)), delta, relation).epsilon == Fraction(epsilon)
                 for loss, epsilon in ((rho, guarantee.epsilon), (guarantee.sum_of_maxima, of_sum))
@@ -170,7 +168,7 @@ def validate_manifest(document: object) -> Manifest:
         "$.honesty.weaknesses": manifest.honesty.weaknesses
         not in (weaknesses(policy), weaknesses(policy, MANY)),
         "$.files": len({each.name for each in manifest.files}) != len(manifest.files),
-        "$.registry": manifest.registry != registry_record(manifest),
+        "$.registry": manifest.registry != catalogue.registry_record(manifest),
     }
     for path, is_wrong in wrong.items():
         if is_wrong:

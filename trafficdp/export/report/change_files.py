@@ -12,9 +12,7 @@ import numpy as np
 from trafficdp._durable import replace_file, require_folder_of
 from trafficdp.arrays import IntArray
 from trafficdp.errors import UsageError, one_of
-from trafficdp.export.files.language import Language, fill_template
-from trafficdp.export.files.query_result import json_rows, write_result
-from trafficdp.export.files.tables import published_statistics
+from trafficdp.export.files import language, query_result, tables
 from trafficdp.export.report.change import likely_changes
 from trafficdp.export.report.maps import CHANGE_LEGEND, ReportMaps
 from trafficdp.export.report.page import Figure
@@ -56,7 +54,7 @@ class ChangeTable:
         """
         import pandas as pd
 
-        statistic = published_statistics(release)[0]
+        statistic = tables.published_statistics(release)[0]
         found = likely_changes(release, earlier, statistic)
         if found is None:
             raise UsageError(
@@ -128,7 +126,7 @@ class ChangeTable:
 
     def to_json(self) -> list[dict[str, object]]:
         """Return all rows of the table as JSON values."""
-        return json_rows(to_arrow(self.table))
+        return query_result.json_rows(to_arrow(self.table))
 
     def write(self, path: Path) -> None:
         """Write the table, or the HTML page, to ``path``; its ending says which format.
@@ -146,9 +144,9 @@ class ChangeTable:
             own = (self.rows, self.rows[fell], self.rows[rose])
             return maps.change_figure(*own, slot, small=self.has_several_slots)
 
-        return fill_template(
+        return language.fill_template(
             "changes.html",
-            Language.of(release.disclosure.catalogue.language),
+            language.Language.of(release.disclosure.catalogue.language),
             release=release,
             earlier=self.earlier,
             figures=[drawn(slot) for slot in maps.shown_slots],
@@ -182,4 +180,4 @@ def write_table(table: pd.DataFrame, path: Path, zones: Zones | None, page: Call
     if format == FORMATS[0]:
         replace_file(path, page())
     else:
-        write_result(to_arrow(table), format, path, zones)
+        query_result.write_result(to_arrow(table), format, path, zones)

@@ -12,9 +12,7 @@ import numpy as np
 
 from trafficdp._durable import replace_file, require_folder_of
 from trafficdp.errors import DataError, UsageError, one_of
-from trafficdp.export.files.classes import shown_level
-from trafficdp.export.files.disclosure import on_city_clocks
-from trafficdp.export.files.language import Language, fill_template
+from trafficdp.export.files import classes, disclosure, language
 from trafficdp.export.report import findings as report_findings
 from trafficdp.export.report import page as report_page
 from trafficdp.export.report.certainty import SimultaneousIntervals, decimals, is_calibrated
@@ -135,11 +133,11 @@ class Contents:
         drawn = [(cell, marks[cell][0]) for cell in cells]
         return report_page.Page(
             release=release,
-            created=on_city_clocks(release.created_at, release.grid.period.time_zone),
+            created=disclosure.on_city_clocks(release.created_at, release.grid.period.time_zone),
             several=atlas.has_several_slots,
             digits=decimals(unit),
             bound=float(release.request.bound.upper * release.request.bound.unit.factor_to(unit)),
-            level_read=shown_level(release, first.statistic),
+            level_read=classes.shown_level(release, first.statistic),
             calibrated=is_calibrated(release, first.statistic),
             main=self._section(first, marks),
             timetable=self.lists.against_timetable(),
@@ -251,9 +249,9 @@ def pdf_writer() -> ModuleType:
 
 def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
     contents = Contents.of(release, earlier)
-    return fill_template(
+    return language.fill_template(
         "report.html",
-        Language.of(release.disclosure.catalogue.language),
+        language.Language.of(release.disclosure.catalogue.language),
         page=contents.page(),
         paper=paper,
         panel={

@@ -18,9 +18,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from google.transit.gtfs_realtime_pb2 import FeedEntity, FeedHeader
 
 from trafficdp.errors import DataError
-from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.times import Records, numeric_to_times
-from trafficdp.ingest.vehicle_key import with_operator
+from trafficdp.ingest import input_file, times, vehicle_key
 from trafficdp.model import SourceDeclaration
 
 _LARGEST_SNAPSHOT = 8 << 20
@@ -31,7 +29,7 @@ _BYTES = 2
 """The wire type of what says how many bytes it has."""
 
 
-def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
+def read(file: input_file.InputFile, source: SourceDeclaration) -> Iterator[times.Records]:
     """Yield the vehicle positions of the snapshot; speeds are m/s by the specification.
 
     The vehicle is ``vehicle.license_plate``, else ``vehicle.id``, else the entity's ``id``; the time is
@@ -61,9 +59,9 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     )
     stated = np.array([p.position.HasField("speed") for p in positions], dtype=np.bool_)
     finite = np.isfinite(speed)
-    records = Records(
+    records = times.Records(
         vehicle=pc.dictionary_encode(pa.array(vehicle, pa.string())),
-        times=numeric_to_times(pa.array(seconds, pa.uint64()), "epoch_s"),
+        times=times.numeric_to_times(pa.array(seconds, pa.uint64()), "epoch_s"),
         latitude=_degrees([p.position.latitude for p in positions], located),
         longitude=_degrees([p.position.longitude for p in positions], located),
         speed=np.where(finite, speed, np.nan),
@@ -76,7 +74,9 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     field = source.columns.get("operator")
     if field is not None:
         operators = [_field(entity, field) for entity, _ in running]
-        records = with_operator(records, pa.array(operators, pa.string()), source.operator_separator)
+        records = vehicle_key.with_operator(
+            records, pa.array(operators, pa.string()), source.operator_separator
+        )
     yield records
 
 
@@ -89,7 +89,7 @@ def _field(entity: FeedEntity, path: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _parts(file: InputFile) -> tuple[FeedHeader, list[FeedEntity], int]:
+def _parts(file: input_file.InputFile) -> tuple[FeedHeader, list[FeedEntity], int]:
     """Return the header and the entities of a snapshot, and how many beside these are none.
 
     A FeedMessage says how long each of its entities is: one that cannot be parsed spoils no other.

@@ -14,17 +14,8 @@ from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.means import (
-    LaplaceSumQuery,
-    Means,
-    choice_scale,
-    laplace_sum_query,
-    speeds,
-    support_of,
-    unit,
-)
+from trafficdp.mechanisms import means, publish
 from trafficdp.mechanisms.protocol import ClaimedScores, ClaimedSums, StatisticRequest
-from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
 from trafficdp.noise.tail import clamped_laplace_error
 from trafficdp.sensitive import Samples
@@ -150,7 +141,7 @@ class ArrayLattice:
         partial = np.zeros(arrays.counts.bins, dtype=bool)
         partial[arrays.array_bin[arrays.fill < arrays.capacity[arrays.array_bin]]] = True
         rounding = np.where(partial, step / (2 * arrays.capacity), 0.0)
-        rounding = rounding + rounding_bias(Statistic.MEAN, self.bound)
+        rounding = rounding + publish.rounding_bias(Statistic.MEAN, self.bound)
         return bounding_arrays.total_variation_bias(arrays, float(self.bound.upper)) + rounding
 
 
@@ -217,7 +208,7 @@ OF_CHOICE = "a vehicle changes votes and ranks by at most the number of its arra
 PAPER = "Rameshwar et al., Mean Estimation with User-Level Privacy on Multi-Dimensional IoT Datasets (003), "
 
 
-class Projected(Means):
+class Projected(means.Means):
     """Means of arrays clamped to an interval: here to the whole range, so that nothing is projected.
 
     ``grouping`` makes the arrays, ``cap`` is the most samples of one vehicle that one of them takes.
@@ -227,16 +218,16 @@ class Projected(Means):
     cap: bounding_arrays.CountCap
     enforced = False
 
-    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+    def sum_query(self, request: StatisticRequest) -> means.LaplaceSumQuery:
         """Return the query for each bin's sum of clamped array means, from public counts.
 
         Nothing is drawn here. Where an interval is drawn later, it is for the widest one.
         """
         lattice = self._lattice(request)
         selects, share = self._selects(lattice), self._share(lattice, request.loss)
-        of = ClaimedSums(support_of(request.counts), self._dearest(lattice), OF_SUM)
+        of = ClaimedSums(means.support_of(request.counts), self._dearest(lattice), OF_SUM)
         bias = np.where(selects, float(request.bound.upper), lattice.bias)
-        return laplace_sum_query(of, share, lattice.unit, bias, worst_case=bool(selects.any()))
+        return means.laplace_sum_query(of, share, lattice.unit, bias, worst_case=bool(selects.any()))
 
     def steps_before_sum(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the private selections of the interval to which array means are clamped, with their prices.
@@ -257,15 +248,15 @@ class Projected(Means):
         lattice = self._lattice(StatisticRequest(samples.counts, samples.bound, statistic, epsilon))
         return self.estimate_of(ArrayMeans.of(samples, lattice), epsilon, measure)
 
-    def estimate_of(self, means: ArrayMeans, epsilon: FloatArray, measure: Measure) -> FloatArray:
+    def estimate_of(self, array_means: ArrayMeans, epsilon: FloatArray, measure: Measure) -> FloatArray:
         """Return noisy means of all bins, shape (G,), in the unit of speed, clamped to 0..U.
 
-        ``means`` are the private array means; ``epsilon`` (G,) and ``measure`` are as for ``estimate``.
+        ``array_means`` are private; ``epsilon`` (G,) and ``measure`` are as for ``estimate``.
         """
-        lattice = means.lattice
-        low, high = self._interval(means, epsilon, measure)
+        lattice = array_means.lattice
+        low, high = self._interval(array_means, epsilon, measure)
         projected = _projected(lattice, high - low, self._share(lattice, epsilon))
-        return projected.means(means.projected_sum(low, high), measure, lattice.bound)
+        return projected.means(array_means.projected_sum(low, high), measure, lattice.bound)
 
     def _lattice(self, request: StatisticRequest) -> ArrayLattice:
         self._require(request)
@@ -287,10 +278,10 @@ class Projected(Means):
         return ()
 
     def _interval(
-        self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
+        self, array_means: ArrayMeans, epsilon: FloatArray, measure: Measure
     ) -> tuple[IntArray, IntArray]:
         """Ends of every bin's interval, shape (G,)."""
-        return np.zeros_like(means.lattice.top), means.lattice.top
+        return np.zeros_like(array_means.lattice.top), array_means.lattice.top
 
 
 @dataclass(frozen=True)
@@ -351,7 +342,7 @@ class Levy(Projected):
         _, first_high = partition.interval(partition.start[:-1], self.halves)
         last_low, _ = partition.interval(partition.start[1:] - 1, self.halves)
         reach = np.maximum(lattice.top - first_high, last_low) / lattice.top * upper
-        scale = choice_scale(lattice.arrays.influence, request.loss / 2)
+        scale = means.choice_scale(lattice.arrays.influence, request.loss / 2)
         excess = scale * (1 + np.log(partition.parts)) / lattice.arrays.per_bin
         projection = np.where(selects, reach * np.minimum(1.0, 0.5 + excess), 0.0)
         widest = np.where(selects, np.minimum(self.halves * partition.width, lattice.top), lattice.top)
@@ -395,10 +386,10 @@ class Levy(Projected):
         return (array_choice(lattice, self._selects(lattice), epsilon / 2),)
 
     def _interval(
-        self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
+        self, array_means: ArrayMeans, epsilon: FloatArray, measure: Measure
     ) -> tuple[IntArray, IntArray]:
-        lattice, partition = means.lattice, self.partition(means.lattice)
-        cost = partition.costs(means.y, lattice.arrays.array_bin)
+        lattice, partition = array_means.lattice, self.partition(array_means.lattice)
+        cost = partition.costs(array_means.y, lattice.arrays.array_bin)
         (choice,) = self._choices(lattice, epsilon)
         drawn = measure.select_claimed(choice, cost, np.ones_like(cost), partition.start)
         low, high = partition.interval(drawn, self.halves)
@@ -467,34 +458,34 @@ class Quantile(Projected):
         return (end, end)
 
     def _interval(
-        self, means: ArrayMeans, epsilon: FloatArray, measure: Measure
+        self, array_means: ArrayMeans, epsilon: FloatArray, measure: Measure
     ) -> tuple[IntArray, IntArray]:
-        targets = self.rule.tenths(means.lattice.arrays.per_bin, epsilon)
+        targets = self.rule.tenths(array_means.lattice.arrays.per_bin, epsilon)
         ends = [
-            private_position(means, target, choice, measure)
-            for target, choice in zip(targets, self._choices(means.lattice, epsilon), strict=True)
+            private_position(array_means, target, choice, measure)
+            for target, choice in zip(targets, self._choices(array_means.lattice, epsilon), strict=True)
         ]
         # a position v stands for [v, v + 1): the interval covers both, so it is never empty
         return np.minimum(*ends), np.maximum(*ends) + 1
 
 
 def private_position(
-    means: ArrayMeans, target: IntArray, choice: ClaimedScores, measure: Measure
+    array_means: ArrayMeans, target: IntArray, choice: ClaimedScores, measure: Measure
 ) -> IntArray:
     """Return a privately selected quantile of each bin's array means, in lattice units, shape (G,).
 
     ``target`` (G,) is ten times the rank aimed at, ``choice`` the exponential mechanism. Position v has rank
     i(v) = #{y <= v}; those of rank i are Y_i <= v < Y_{i+1}, as many as Smith's cell is long.
     """
-    arrays = means.lattice.arrays
+    arrays = array_means.lattice.arrays
     cell_bin = np.repeat(np.arange(arrays.counts.bins), arrays.per_bin + 1)
     start = arrays.start + np.arange(arrays.counts.bins + 1)
     rank = np.arange(len(cell_bin)) - start[:-1][cell_bin]
     bound_above = np.empty(len(cell_bin), dtype=np.int64)
     is_last = np.zeros(len(cell_bin), dtype=bool)
     is_last[start[1:] - 1] = True
-    bound_above[is_last] = means.lattice.top
-    bound_above[~is_last] = means.y
+    bound_above[is_last] = array_means.lattice.top
+    bound_above[~is_last] = array_means.y
     begin = np.where(rank == 0, 0, np.roll(bound_above, 1))
     cost = np.abs(TENTHS * rank - target[cell_bin])
     drawn = measure.select_claimed(choice, cost, bound_above - begin, start)
@@ -511,7 +502,7 @@ def array_choice(
     counts, change = lattice.arrays.counts, units * lattice.arrays.influence.astype(np.float64)
     pays = np.flatnonzero((lattice.arrays.touched_per_pair > 0) & selects[counts.bin_index])
     support = EntryIndex(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
-    return ClaimedScores(support, change, choice_scale(change, epsilon), Means.kind, OF_CHOICE)
+    return ClaimedScores(support, change, means.choice_scale(change, epsilon), means.Means.kind, OF_CHOICE)
 
 
 def _largest(lattice: ArrayLattice, moves: IntArray) -> IntArray:
@@ -521,10 +512,10 @@ def _largest(lattice: ArrayLattice, moves: IntArray) -> IntArray:
     return largest
 
 
-def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> LaplaceSumQuery:
+def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> means.LaplaceSumQuery:
     """The sum of array means that are projected to intervals of ``width`` (G,)."""
-    of = ClaimedSums(support_of(lattice.arrays.counts), lattice.moves(width), OF_SUM)
-    return laplace_sum_query(of, epsilon, lattice.unit, lattice.bias)
+    of = ClaimedSums(means.support_of(lattice.arrays.counts), lattice.moves(width), OF_SUM)
+    return means.laplace_sum_query(of, epsilon, lattice.unit, lattice.bias)
 
 
 # Pooled count cap: the mean of every user's first m_UB samples, with Laplace noise.
@@ -539,7 +530,7 @@ def _projected(lattice: ArrayLattice, width: IntArray, epsilon: FloatArray) -> L
 
 
 @dataclass(frozen=True)
-class Pooled(Means):
+class Pooled(means.Means):
     """``cap`` chooses m_UB, the most samples of one user that a bin takes."""
 
     cap: bounding_arrays.CountCap = bounding_arrays.CountCap.ARGMAX
@@ -547,16 +538,16 @@ class Pooled(Means):
     name = "pooled"
     citation = "here; the cap by Rameshwar et al. (003), the bias of dropping samples by arXiv 2405.06261"
 
-    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+    def sum_query(self, request: StatisticRequest) -> means.LaplaceSumQuery:
         """Return the query for each bin's sum of the kept samples, from public counts; nothing is drawn."""
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
         kept = bounding_arrays.kept_counts(counts, self.cap.of(counts))
         samples = counts.samples_per_bin
         bias = bounding_arrays.dropped_mean_bias(samples - kept.samples_per_bin, samples, float(bound.upper))
-        one = unit(statistic, kept, bound)
-        return laplace_sum_query(
-            speeds(kept, bound), request.loss, one, bias + rounding_bias(statistic, bound)
+        one = means.unit(statistic, kept, bound)
+        return means.laplace_sum_query(
+            means.speeds(kept, bound), request.loss, one, bias + publish.rounding_bias(statistic, bound)
         )
 
     def estimate(

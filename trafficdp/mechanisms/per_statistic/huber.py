@@ -27,17 +27,8 @@ import numpy as np
 from trafficdp.arrays import BoolArray, FloatArray
 from trafficdp.bounding import huber as bounding_huber
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.means import (
-    FINER,
-    HEADROOM,
-    LaplaceSumQuery,
-    Means,
-    Weighting,
-    support_of,
-    weighting,
-)
+from trafficdp.mechanisms import means, publish
 from trafficdp.mechanisms.protocol import ClaimedNoise, StatisticRequest
-from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import Counts, Statistic
 from trafficdp.noise import student_t
 from trafficdp.noise.tail import clamped_laplace_error
@@ -57,15 +48,15 @@ class HuberPlan:
 
     shape: bounding_huber.HuberParameters
     huber: BoolArray
-    weighted: Weighting
-    laplace: LaplaceSumQuery
+    weighted: means.Weighting
+    laplace: means.LaplaceSumQuery
     alpha: FloatArray
     beta: FloatArray
     typical_error: FloatArray
 
 
 @dataclass(frozen=True)
-class Huber(Means):
+class Huber(means.Means):
     """Paper 001 with pure-epsilon Student-t noise of ``degrees`` degrees of freedom.
 
     ``beta_divisor``: smoothness beta = epsilon / beta_divisor (6; 9 with many vehicles; above ``degrees``).
@@ -103,7 +94,7 @@ class Huber(Means):
         """
         return (self._noise(self.plan(request), request.counts, request.loss),)
 
-    def sum_query(self, request: StatisticRequest) -> LaplaceSumQuery:
+    def sum_query(self, request: StatisticRequest) -> means.LaplaceSumQuery:
         """Return the query for the weighted sums of the bins estimated by Laplace noise.
 
         From public counts, nothing is drawn; the other bins add nothing. Bins by Huber have the whole range
@@ -168,9 +159,9 @@ class Huber(Means):
         index, bins, upper = counts.bin_index, counts.bins, float(bound.upper)
         used = bounding_huber.used_count(counts.count, index, bins, self.cap_ratio)
         threshold = bounding_huber.scale_threshold(used, index, bins, upper, self.spread * upper, self.factor)
-        plain = weighting(counts, bound, statistic)
+        plain = means.weighting(counts, bound, statistic)
         counted = used if statistic is Statistic.MEAN else np.ones_like(used)
-        capped = Weighting(counts, bound, FINER * counted)
+        capped = means.Weighting(counts, bound, means.FINER * counted)
         shape = bounding_huber.HuberParameters(capped.weight, threshold, index, bins, upper)
         drift = _typical_bias(shape, plain.weight, self.factor)
         noise = [_error(each, epsilon, each.bias(each.weight)) for each in (capped, plain)]
@@ -182,8 +173,8 @@ class Huber(Means):
         least = np.full(bins, np.inf)
         np.minimum.at(least, index, threshold)
         huber = (least < upper) & (typical_error < by_laplace) & np.isfinite(epsilon)
-        weighted = Weighting(counts, bound, np.where(better[index], capped.used, plain.used))
-        bias = weighted.bias(plain.weight) + rounding_bias(statistic, bound)
+        weighted = means.Weighting(counts, bound, np.where(better[index], capped.used, plain.used))
+        bias = weighted.bias(plain.weight) + publish.rounding_bias(statistic, bound)
         # nothing of a bin by Huber is in the sum
         top = np.where(huber, 0, bound.upper_steps)
         laplace = weighted.sum_query(epsilon, np.where(huber, upper, bias), high=top)
@@ -194,15 +185,15 @@ class Huber(Means):
     def _noise(self, plan: HuberPlan, counts: Counts, epsilon: FloatArray) -> ClaimedNoise:
         loss = np.where(plan.huber, _spent(epsilon), 0.0)[counts.bin_index]
         sampler = partial(student_t.draw, self.degrees)
-        return ClaimedNoise(support_of(counts), loss, self.kind, THEOREM, sampler)
+        return ClaimedNoise(means.support_of(counts), loss, self.kind, THEOREM, sampler)
 
 
 def _spent(epsilon: FloatArray) -> FloatArray:
     """A little less than epsilon, so that losses, each rounded up, stay within it."""
-    return epsilon * (1 - HEADROOM)
+    return epsilon * (1 - means.HEADROOM)
 
 
-def _error(weighted: Weighting, epsilon: FloatArray, bias: FloatArray) -> FloatArray:
+def _error(weighted: means.Weighting, epsilon: FloatArray, bias: FloatArray) -> FloatArray:
     """The bias and the worst expected error of clipped Laplace noise without one."""
     noisy, upper = weighted.sum_query(epsilon, bias), float(weighted.bound.upper)
     return bias + clamped_laplace_error(noisy.term.mean_absolute_noise, np.zeros_like(bias), upper)

@@ -9,8 +9,7 @@ import pytest
 
 import trafficdp
 from trafficdp.mechanisms.laplace.calibrated import Baseline
-from trafficdp.mechanisms.per_statistic_map import tried_by_auto
-from trafficdp.mechanisms.registry import mechanism_named, mechanisms_of
+from trafficdp.mechanisms.per_statistic_map import mechanism_named, mechanisms_of, tried_by_auto
 from trafficdp.model import Statistic
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE
 from trafficdp.privacy.loss import LossKind

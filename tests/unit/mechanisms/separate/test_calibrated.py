@@ -5,13 +5,9 @@ import pytest
 from small_city import map_request
 
 from trafficdp.errors import UsageError
-from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
+from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism, mechanisms_of
 from trafficdp.mechanisms.protocol import PublicFacts
-from trafficdp.mechanisms.registry import (
-    calibrated_from_facts,
-    mechanisms_of,
-    require_releasable,
-)
+from trafficdp.mechanisms.registry import calibrated_from_facts, require_releasable
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocate import allocate
