@@ -31,7 +31,7 @@ from trafficdp.ingest.formats import (
 from trafficdp.ingest.input_file import InputFile, Named
 from trafficdp.ingest.reading_processes import LARGE, FilesToRead, Readers
 from trafficdp.ingest.times import Records
-from trafficdp.ingest.vehicle_key import VehicleKey, vehicle_parts
+from trafficdp.ingest.vehicle_key import VehicleKey, VehicleParts
 from trafficdp.model import FILE_NAME, NeighbouringRelation, Period, SourceDeclaration, StudyArea
 from trafficdp.sensitive import Fixes
 
@@ -264,11 +264,14 @@ def parts_of_files(
     """
     first, check = readings[0], UnitCheck()
     outcomes = [CleanedFile() for _ in readings]
-    for records in vehicle_parts(_records(readings), scratch):
-        cleaned = first.clean(records, check=check, files=len(readings))
-        for outcome, part in zip(outcomes, cleaned.files, strict=True):
-            outcome.add(part)
-        yield cleaned.fixes, records.file[cleaned.rows]
+    with VehicleParts(scratch) as parts:
+        for block in _records(readings):
+            parts.append(block)
+        for records in parts.read():
+            cleaned = first.clean(records, check=check, files=len(readings))
+            for outcome, part in zip(outcomes, cleaned.files, strict=True):
+                outcome.add(part)
+            yield cleaned.fixes, records.file[cleaned.rows]
     for reading, outcome in zip(readings, outcomes, strict=True):
         reading.finish(outcome, check.findings(), len(readings))
 

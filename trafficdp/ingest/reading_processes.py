@@ -93,18 +93,18 @@ def _shared(works: Sequence[FilesToRead | None]) -> FilesToRead | None:
 
 
 class Readers:
-    """A context manager that starts processes to read the files of ``works``, where that pays.
+    """A context manager that starts processes to read the files of ``to_read``, where that pays.
 
     Otherwise files are read in this process. ``read_blocks`` must be called for every lot of files, in order.
     """
 
-    def __init__(self, works: Sequence[FilesToRead | None]) -> None:
-        self._works, self._next = works, 0
+    def __init__(self, to_read: Sequence[FilesToRead | None]) -> None:
+        self._to_read, self._next = to_read, 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self._open = ExitStack()
 
     def __enter__(self) -> Readers:
-        work = _shared(self._works) if self._works else None
+        work = _shared(self._to_read) if self._to_read else None
         if work is None or (number := process_count()) < 2:
             return self
         found: list[subprocess.Popen[bytes]] = []

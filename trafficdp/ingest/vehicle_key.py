@@ -301,41 +301,41 @@ _ROW = np.dtype(
 )
 
 
-def vehicle_parts(blocks: Iterator[Records], scratch: Path | None) -> Iterator[Records]:
-    """Yield all rows of ``blocks`` in parts that memory holds; all rows of a vehicle are in one part.
+class VehicleParts(ExitStack):
+    """Rows that come in blocks, read in parts that memory holds; all rows of a vehicle are in one part.
 
     Up to ROWS_AT_ONCE rows, or without a folder ``scratch`` for more, there is one part, in the order of the
-    file. What blocks say of malformed rows and header times is left out. Raises OSError where the disk is
-    full.
+    blocks. What blocks say of malformed rows and header times is left out. A context manager, whose exit
+    frees the disk. Raises OSError where the disk is full.
     """
-    held: list[Records] = []
-    rows = 0
-    for block in blocks:
-        held.append(block)
-        rows += len(block)
-        if scratch is not None and rows > ROWS_AT_ONCE:
-            break
-    else:
-        yield Records.concatenate(held)
-        return
-    with ExitStack() as opened:
-        parts = _Parts(scratch, _spills(scratch, opened))
-        while held:
-            parts.append(held.pop(0))
-        for block in blocks:
-            parts.append(block)
-        yield from parts.read()
 
-
-class _Parts:
-    """Vehicles are numbered 0, 1, 2, ... as they come; number n is vehicle n // PARTS of part n % PARTS."""
-
-    def __init__(self, scratch: Path, spills: list[Spill]) -> None:
-        self._scratch, self._spills = scratch, spills
+    def __init__(self, scratch: Path | None) -> None:
+        super().__init__()
+        self._scratch, self._rows = scratch, 0
+        self._held: list[Records] = []
+        self._spills: list[Spill] = []
+        # vehicles are numbered as they come: number n is vehicle n // PARTS of part n % PARTS
         self._number: dict[str, int] = {}
         self._of_spelling: dict[str | None, int] = {None: -1}
 
     def append(self, block: Records) -> None:
+        """Hold the rows of ``block``; write all that is held to the disk where it is too much for memory."""
+        self._held.append(block)
+        self._rows += len(block)
+        if self._scratch is None or self._rows <= ROWS_AT_ONCE:
+            return
+        self._spills = self._spills or _spills(self._scratch, self)
+        while self._held:
+            self._write(self._held.pop(0))
+
+    def read(self) -> Iterator[Records]:
+        """Yield all rows that were appended, part by part."""
+        if self._scratch is not None and self._spills:
+            yield from _parts(self._scratch, self._spills, list(self._number))
+        else:
+            yield Records.concatenate(self._held)
+
+    def _write(self, block: Records) -> None:
         number_of = self._numbers(block.vehicle.dictionary)
         place = pc.fill_null(block.vehicle.indices, -1).to_numpy(zero_copy_only=False)
         number = np.append(number_of, -1)[place]
@@ -359,20 +359,19 @@ class _Parts:
             self._of_spelling[spelling] = number
         return np.array([self._of_spelling[each] for each in spelt], dtype=np.int64)
 
-    def read(self) -> Iterator[Records]:
-        yield from self._parts(self._spills, list(self._number))
 
-    def _parts(self, spills: list[Spill], names: list[str]) -> Iterator[Records]:
-        for part, spill in enumerate(spills):
-            own = names[part::PARTS]
-            if len(spill) <= LARGEST_PART or len(own) <= 1:
-                yield _records(spill.read(0, len(spill)), own)
-                continue
-            with ExitStack() as opened:
-                smaller = _spills(self._scratch, opened)
-                for start in range(0, len(spill), ROWS_AT_ONCE):
-                    _deal(spill.read(start, ROWS_AT_ONCE), smaller)
-                yield from self._parts(smaller, own)
+def _parts(scratch: Path, spills: list[Spill], names: list[str]) -> Iterator[Records]:
+    """Yield the rows of each of ``spills``, of vehicles with these ``names``; cut again what is too large."""
+    for part, spill in enumerate(spills):
+        own = names[part::PARTS]
+        if len(spill) <= LARGEST_PART or len(own) <= 1:
+            yield _records(spill.read(0, len(spill)), own)
+            continue
+        with ExitStack() as opened:
+            smaller = _spills(scratch, opened)
+            for start in range(0, len(spill), ROWS_AT_ONCE):
+                _deal(spill.read(start, ROWS_AT_ONCE), smaller)
+            yield from _parts(scratch, smaller, own)
 
 
 def _spills(scratch: Path, opened: ExitStack) -> list[Spill]:

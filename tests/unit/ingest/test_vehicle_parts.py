@@ -14,7 +14,7 @@ from trafficdp.ingest import vehicle_key as module
 from trafficdp.ingest.clean import UnitCheck, clean
 from trafficdp.ingest.read import Reading, read_file
 from trafficdp.ingest.times import Records, TextColumns
-from trafficdp.ingest.vehicle_key import vehicle_parts
+from trafficdp.ingest.vehicle_key import VehicleParts
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 from trafficdp.sensitive import fixes_schema
 
@@ -32,6 +32,14 @@ def records_of(rows, malformed=0):
     names = ("vehicle", "time", "latitude", "longitude", "speed")
     text = TextColumns(**dict(zip(names, columns, strict=True)))
     return Records.from_text(text, time_format="iso8601", time_zone=None, malformed=malformed)
+
+
+def parts_of(blocks, scratch):
+    """Return the parts that are read of ``blocks``."""
+    with VehicleParts(scratch) as parts:
+        for block in blocks:
+            parts.append(block)
+        return list(parts.read())
 
 
 def cleaned(parts, source, area, key):
@@ -67,7 +75,7 @@ def test_parts_are_cleaned_to_what_the_whole_is(
     folder = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROWS_AT_ONCE", at_once)
-        parts = list(vehicle_parts(iter(blocks), folder))
+        parts = parts_of(blocks, folder)
     assert len(parts) == (module.PARTS if len(rows) > at_once else 1)
     assert cleaned(parts, source, area, key) == expected
     assert list(folder.iterdir()) == []
@@ -77,9 +85,7 @@ def test_a_vehicle_is_in_one_part_and_its_rows_in_the_order_of_the_file(tmp_path
     monkeypatch.setattr(module, "ROWS_AT_ONCE", 10)
     rows = [(f"v{n % 50}", "2020-11-28T06:00:00Z", "21.2", "72.8", str(n)) for n in range(400)]
     met = {}
-    for number, part in enumerate(
-        vehicle_parts(iter([records_of(rows[:7]), records_of(rows[7:])]), tmp_path)
-    ):
+    for number, part in enumerate(parts_of([records_of(rows[:7]), records_of(rows[7:])], tmp_path)):
         for name, speed in zip(part.vehicle.to_pylist(), part.speed.tolist(), strict=True):
             met.setdefault(name, []).append((number, speed))
     assert len(met) == 50
@@ -91,7 +97,7 @@ def test_a_vehicle_is_in_one_part_and_its_rows_in_the_order_of_the_file(tmp_path
 
 def test_without_a_place_for_rows_all_are_one_part(monkeypatch):
     monkeypatch.setattr(module, "ROWS_AT_ONCE", 0)
-    (part,) = vehicle_parts(iter([records_of([("A", "never", "1", "1", "1")])] * 3), None)
+    (part,) = parts_of([records_of([("A", "never", "1", "1", "1")])] * 3, None)
     assert len(part) == 3
 
 

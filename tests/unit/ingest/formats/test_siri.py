@@ -14,7 +14,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.formats import siri, xml_files
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.suggest import source_table_in_toml, suggest_source
-from trafficdp.ingest.vehicle_key import vehicle_parts
+from trafficdp.ingest.vehicle_key import VehicleParts
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 
 NAMESPACE = "http://www.siri.org.uk/siri"
@@ -164,7 +164,10 @@ def test_rows_without_operator_are_counted_alike_in_parts(reader, tmp_path, monk
     monkeypatch.setattr("trafficdp.ingest.vehicle_key.ROWS_AT_ONCE", 2)
     content = document(*[activity(), activity(operator="")] * 4)
     blocks = siri.read(InputFile(reader.write(content, "siri.xml")), SOURCE)
-    parts = list(vehicle_parts(blocks, tmp_path))
+    with VehicleParts(tmp_path) as held:
+        for block in blocks:
+            held.append(block)
+        parts = list(held.read())
     assert len(parts) > 1
     assert sum(int(part.no_operator.sum()) for part in parts) == 4
 
