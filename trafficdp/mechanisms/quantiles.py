@@ -34,7 +34,7 @@ from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Ranks
 from trafficdp.mechanisms import means, names, protocol, publish
-from trafficdp.mechanisms.pooling.whole import JointMechanism
+from trafficdp.mechanisms.pooling.calibrated import JointMechanism
 from trafficdp.model import QUANTILES, ContributionBound, Statistic
 from trafficdp.privacy.estimate import Estimate, IntervalKind
 from trafficdp.privacy.loss import PICO, LossKind

@@ -22,7 +22,7 @@ from trafficdp.export.files.tables import reasons, withheld_because
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.export.notebook import release_card
 from trafficdp.export.report.report import report_html
-from trafficdp.mechanisms.pooling.whole import calibration
+from trafficdp.mechanisms.pooling.calibrated import calibration
 from trafficdp.model import Knowledge, KnowledgeKind, NeighbouringRelation, Period, SlotKind, Statistic, Zones
 from trafficdp.privacy.budget import BudgetChange, BudgetPolicy, ChangedFact, weaknesses
 from trafficdp.privacy.loss import ZCDP, PureDP

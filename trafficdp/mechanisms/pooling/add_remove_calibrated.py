@@ -18,10 +18,8 @@ from trafficdp.arrays import FloatArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms.names import ADD_REMOVE_POOLED
-from trafficdp.mechanisms.pooling import add_remove_counts, add_remove_map, whole
+from trafficdp.mechanisms.pooling import add_remove_counts, add_remove_map, calibrated, posterior
 from trafficdp.mechanisms.pooling.add_remove_design import RELATION, AddRemoveDesign
-from trafficdp.mechanisms.pooling.calibrated import CITATION
-from trafficdp.mechanisms.pooling.posterior import VariancePosterior
 from trafficdp.mechanisms.protocol import Columns, JointRequest, PublicFacts, Statement, require_statistic
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.mechanisms.simulated_cities import ReferenceCityShape, Skill, reference_skill
@@ -40,7 +38,7 @@ MOST_RESIZED = 1.5
 
 
 @dataclass(frozen=True)
-class CalibratedAddRemove(whole.JointMechanism):
+class CalibratedAddRemove(calibrated.JointMechanism):
     """Partial pooling (``add_remove_design``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
     ``per_slot``: every slot is measured on its own; without it the grid has one slot. ``counts`` is what
@@ -56,7 +54,7 @@ class CalibratedAddRemove(whole.JointMechanism):
 
     kind: ClassVar[str] = ADD_REMOVE_POOLED
     relation: ClassVar[NeighbouringRelation] = RELATION
-    citation: ClassVar[str | None] = CITATION
+    citation: ClassVar[str | None] = calibrated.CITATION
     sensitivity: ClassVar[str] = (
         "all that a vehicle adds to an asking is clipped to one length, as whole numbers, before it is added "
         "up: it moves the sums by that length when it comes or goes"
@@ -69,11 +67,11 @@ class CalibratedAddRemove(whole.JointMechanism):
         "a posterior mean of noisy sums over vehicles (the fleet, weights, residuals); where many drive, as "
         "the noisy weights say, a slower speed is expected before residuals are looked at"
     )
-    intervals: ClassVar[str] = whole.BY_POSTERIOR
+    intervals: ClassVar[str] = calibrated.BY_POSTERIOR
     estimable: ClassVar[tuple[Statistic, ...]] = (Statistic.MEAN, Statistic.VARIANCE)
     trials: ClassVar[Mapping[Statistic, Calibration]] = {
-        Statistic.MEAN: whole.calibration(0.976, 0.932, 0.921),
-        Statistic.VARIANCE: whole.calibration(0.948, 0.85, 0.945),
+        Statistic.MEAN: calibrated.calibration(0.976, 0.932, 0.921),
+        Statistic.VARIANCE: calibrated.calibration(0.948, 0.85, 0.945),
     }
     from_known: ClassVar[bool] = True
 
@@ -153,7 +151,7 @@ class CalibratedAddRemove(whole.JointMechanism):
         """The estimates that ``answers`` make: a function of them and of public facts alone."""
         design = self.design
         found = add_remove_map.add_remove_map(design, answers)
-        columns = {**columns_from_answers(answers), **whole.known_columns(self.public.known)}
+        columns = {**columns_from_answers(answers), **calibrated.known_columns(self.public.known)}
         if answers.counts is not None:
             for name, numbers in add_remove_counts.estimate_counts(
                 design, answers.counts, add_remove_map.CALIBRATED_LEVEL
@@ -172,7 +170,7 @@ class CalibratedAddRemove(whole.JointMechanism):
         counts, bound = self.public.counts, self.public.bound
         found = {Statistic.MEAN: float(self.skill().error.mean()) + rounding_bias(Statistic.MEAN, bound)}
         if self.design.variance:
-            found[Statistic.VARIANCE] = float(whole.variance_error(self._usual_variance, bound)[0])
+            found[Statistic.VARIANCE] = float(calibrated.variance_error(self._usual_variance, bound)[0])
         return {each: np.full(counts.bins, found[each]) for each in self.statistics}
 
     def skill(self, fleet: int | None = None) -> Skill:
@@ -218,7 +216,7 @@ class CalibratedAddRemove(whole.JointMechanism):
         return {each: found[each] for each in self.statistics}
 
     @cached_property
-    def _usual_variance(self) -> VariancePosterior:
+    def _usual_variance(self) -> posterior.VariancePosterior:
         """What is expected of one place, at the usual level."""
         centre = add_remove_map.FIRST_GUESS * self.design.upper
         return self.design.variances(
