@@ -209,8 +209,8 @@ def with_other_vehicles(data: Contributions, draw: np.random.Generator) -> Contr
     pair, user = pair[kept], user[kept]
     order = np.lexsort((user, counts.bin_index[pair]))
     pair, user = pair[order], user[order]
-    there, index = np.unique(counts.bin_index[pair], return_inverse=True)
-    own = Counts(counts.cell[there], counts.slot[there], index, user, counts.count[pair], counts.users)
+    there, many = np.unique(counts.bin_index[pair], return_counts=True)
+    own = Counts(counts.cell[there], counts.slot[there], many, user, counts.count[pair], counts.users)
     return replace(data, counts=own, total=data.total[pair], total_of_squares=data.total_of_squares[pair])
 
 

@@ -45,7 +45,7 @@ def world(vehicles: int, seed: int = 1) -> tuple[Counts, npt.NDArray[np.int64]]:
     bins, users = np.divmod(np.unique(place * vehicles + np.repeat(np.arange(vehicles), VISITS)), vehicles)
     count = random.geometric(0.15, len(bins))
     slot = np.zeros(len(cell), dtype=np.int64)
-    return Counts(np.sort(cell), slot, bins, users, count, vehicles), region
+    return Counts(np.sort(cell), slot, np.bincount(bins, minlength=len(cell)), users, count, vehicles), region
 
 
 def charged(part: Counts, factor: float) -> npt.NDArray[np.int64]:

@@ -80,7 +80,7 @@ def _counts(table):
     return Counts(
         cell=np.arange(1, len(counts) + 1, dtype=np.uint64),
         slot=np.zeros(len(counts), dtype=np.int64),
-        bin_index=bins.astype(np.int64),
+        users_per_bin=np.count_nonzero(counts, axis=1),
         user_index=users.astype(np.int64),
         count=counts[bins, users],
         users=counts.shape[1],

@@ -112,7 +112,7 @@ class Contributions:
         counts = Counts(
             cell=cell[first].astype(np.uint64, copy=False),
             slot=slot[first].astype(np.int64, copy=False),
-            bin_index=np.cumsum(first, dtype=np.int64) - 1,
+            users_per_bin=np.diff(np.flatnonzero(first), append=len(first)),
             user_index=user,
             count=count.astype(np.int64, copy=False),
             users=len(vehicles),
@@ -138,7 +138,7 @@ class Contributions:
         """Return the contributions to the bins where the mask ``keep`` (G,) is true."""
         if keep.all():
             return self
-        pairs = keep[self.counts.bin_index]
+        pairs = self.counts.per_pair(keep)
         return Contributions(
             counts=self.counts.select(keep),
             total=self.total[pairs],
@@ -181,7 +181,7 @@ class Contributions:
         vehicle = np.union1d(self.vehicle, later.vehicle)
         users = len(vehicle)
         old, fresh = (
-            bins[each.counts.bin_index] * users
+            each.counts.per_pair(bins * users)
             + np.searchsorted(vehicle, each.vehicle)[each.counts.user_index]
             for each, bins in zip(sides, np.split(rank, [self.counts.bins]), strict=True)
         )
@@ -201,7 +201,7 @@ class Contributions:
         counts = Counts(
             cell=cell[order][new],
             slot=slot[order][new],
-            bin_index=pair // users if users else pair,
+            users_per_bin=np.bincount(pair // max(users, 1), minlength=np.count_nonzero(new)),
             user_index=pair % users if users else pair,
             count=together(self.counts.count, later.counts.count),
             users=users,
@@ -254,7 +254,7 @@ class Samples:
 
     def select(self, keep: BoolArray) -> Samples:
         """Return the samples of the bins where the mask ``keep`` (G,) is true."""
-        pairs = keep[self.counts.bin_index]
+        pairs = self.counts.per_pair(keep)
         return Samples(
             counts=self.counts.select(keep),
             value=self.value[np.repeat(pairs, self.counts.count)],

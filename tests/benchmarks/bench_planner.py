@@ -88,11 +88,11 @@ def city(pairs: int) -> Counts:
     key = np.unique(place * vehicles + user)
     count = random.geometric(0.2, len(key)) * random.integers(1, 20, len(key))
     bin_index, user_index = np.divmod(key, vehicles)
-    visited, bin_index = np.unique(bin_index, return_inverse=True)
+    visited, users_per_bin = np.unique(bin_index, return_counts=True)
     return Counts(
         cell[visited],
         np.zeros(len(visited), dtype=np.int64),
-        bin_index.astype(np.int64),
+        users_per_bin,
         user_index.astype(np.int64),
         count.astype(np.int64),
         vehicles,

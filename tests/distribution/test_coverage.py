@@ -64,7 +64,7 @@ def published(kind, step, scale, level, draws=MANY, shift=0, mean_scale=None):
     counts = Counts(
         cell=np.arange(draws, dtype=np.uint64),
         slot=np.zeros(draws, dtype=np.int64),
-        bin_index=np.repeat(np.arange(draws), vehicles),
+        users_per_bin=np.full(draws, vehicles),
         user_index=np.tile(np.arange(vehicles), draws),
         count=np.full(draws * vehicles, records),
         users=vehicles,

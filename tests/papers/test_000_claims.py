@@ -41,7 +41,7 @@ def cities(numbers, draw):
     counts = Counts(
         cell=np.arange(1, RUNS + 1, dtype=np.uint64),
         slot=np.zeros(RUNS, dtype=np.int64),
-        bin_index=np.repeat(np.arange(RUNS), len(m)),
+        users_per_bin=np.full(RUNS, len(m)),
         user_index=np.arange(users),
         count=np.tile(m, RUNS),
         users=users,

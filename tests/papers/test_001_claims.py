@@ -42,7 +42,7 @@ def city(numbers, speeds):
     counts = Counts(
         cell=np.arange(1, REPEATS + 1, dtype=np.uint64),
         slot=np.zeros(REPEATS, dtype=np.int64),
-        bin_index=np.repeat(np.arange(REPEATS), users),
+        users_per_bin=np.full(REPEATS, users),
         user_index=np.tile(np.arange(users), REPEATS),
         count=np.tile(numbers, REPEATS),
         users=users,
@@ -137,7 +137,7 @@ def test_the_public_error_of_a_bin_is_what_its_simulation_gives():
     counts = Counts(
         cell=np.arange(1, bins + 1, dtype=np.uint64),
         slot=np.zeros(bins, dtype=np.int64),
-        bin_index=np.repeat(np.arange(bins), users),
+        users_per_bin=np.full(bins, users),
         user_index=np.tile(np.arange(users), bins),
         count=np.tile(numbers, bins),
         users=users,

@@ -44,7 +44,7 @@ def one_bin(count, value):
     counts = Counts(
         cell=np.array([1], dtype=np.uint64),
         slot=np.zeros(1, dtype=np.int64),
-        bin_index=np.zeros(users, dtype=np.int64),
+        users_per_bin=np.array([users]),
         user_index=np.arange(users),
         count=count,
         users=users,

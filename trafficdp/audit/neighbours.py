@@ -32,7 +32,7 @@ def one_bin(values: Sequence[Sequence[int]], bound: ContributionBound) -> Sample
     counts = Counts(
         cell=np.array([1], dtype=np.uint64),
         slot=np.zeros(1, dtype=np.int64),
-        bin_index=np.zeros(len(count), dtype=np.int64),
+        users_per_bin=np.array([len(count)], dtype=np.int64),
         user_index=np.arange(len(count)),
         count=count,
         users=len(count),

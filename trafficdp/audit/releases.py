@@ -114,7 +114,7 @@ def _of_anyone(name: str, bound: model.ContributionBound, loss: Loss, delta: flo
     others = model.Counts(
         counts.cell,
         counts.slot,
-        counts.bin_index[there],
+        np.bincount(counts.bin_index[there], minlength=counts.bins),
         counts.user_index[there] - 1,
         counts.count[there],
         counts.users - 1,
@@ -214,7 +214,7 @@ def small_city_samples(bound: model.ContributionBound, first_speed: int) -> Samp
     counts = model.Counts(
         cell=np.array(CELLS, dtype=np.uint64),
         slot=np.zeros(len(table), dtype=np.int64),
-        bin_index=bins.astype(np.int64),
+        users_per_bin=np.bincount(bins, minlength=len(table)),
         user_index=users.astype(np.int64),
         count=table[bins, users],
         users=table.shape[1],

@@ -215,7 +215,7 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
         counts = Counts(
             cell=np.ones(2, dtype=np.uint64),
             slot=np.arange(2, dtype=np.int64),
-            bin_index=np.array([0, 0, 1, 1], dtype=np.int64),
+            users_per_bin=np.array([2, 2], dtype=np.int64),
             user_index=np.array([0, 1, 0, 1], dtype=np.int64),
             count=np.ones(4, dtype=np.int64),
             users=2,

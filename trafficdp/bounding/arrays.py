@@ -168,7 +168,7 @@ def kept_counts(counts: Counts, capacity: IntArray) -> Counts:
     return Counts(
         cell=counts.cell,
         slot=counts.slot,
-        bin_index=counts.bin_index,
+        users_per_bin=counts.users_per_bin,
         user_index=counts.user_index,
         count=capped_counts(counts, capacity),
         users=counts.users,

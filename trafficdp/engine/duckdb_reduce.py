@@ -313,7 +313,7 @@ def _packed_sums(
     bins = pair >> layout.vehicle
     first = np.ones(len(pair), dtype=np.bool_)
     first[1:] = bins[1:] != bins[:-1]
-    of_bin, bin_index = bins[first], np.cumsum(first, dtype=np.int64) - 1
+    of_bin, users_per_bin = bins[first], np.diff(np.flatnonzero(first), append=len(first))
     del bins, first
     # what is left of a pair is its vehicle
     pair &= (1 << layout.vehicle) - 1
@@ -321,7 +321,7 @@ def _packed_sums(
     counts = Counts(
         cell=cells.values[of_bin >> layout.slot],
         slot=slots.values[of_bin & ((1 << layout.slot) - 1)],
-        bin_index=bin_index,
+        users_per_bin=users_per_bin,
         user_index=user,
         count=count,
         users=len(vehicles),

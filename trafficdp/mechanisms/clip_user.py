@@ -396,7 +396,7 @@ def kept_counts(counts: Counts, kept: BoolArray) -> Counts:
     return Counts(
         cell=counts.cell,
         slot=counts.slot,
-        bin_index=counts.bin_index[kept],
+        users_per_bin=np.bincount(counts.bin_index[kept], minlength=counts.bins),
         user_index=counts.user_index[kept],
         count=counts.count[kept],
         users=counts.users,

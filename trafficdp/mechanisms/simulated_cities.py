@@ -50,7 +50,7 @@ def true_statistic(own: Contributions, statistic: Statistic) -> FloatArray:
     """
     counts, unit = own.counts, float(own.bound.step)
     # pairs are sorted by bin, and every bin has one
-    start = np.searchsorted(counts.bin_index, np.arange(counts.bins))
+    start = counts.start[:-1]
     if statistic is Statistic.VEHICLE_MEAN:
         rounded = (2 * own.total + counts.count) // (2 * counts.count)
         return np.asarray(np.add.reduceat(rounded, start) * unit / counts.users_per_bin)
@@ -74,7 +74,7 @@ def repeat_bins(samples: Samples, times: int, *, copy_vehicles: bool = False) ->
     counts = Counts(
         cell=(1 + copy * len(cells) + which).ravel().astype(np.uint64),
         slot=np.tile(one.slot, times),
-        bin_index=(copy * one.bins + one.bin_index).ravel(),
+        users_per_bin=np.tile(one.users_per_bin, times),
         user_index=(copy * (one.users if copy_vehicles else 0) + one.user_index).ravel(),
         count=np.tile(one.count, times),
         users=one.users * (times if copy_vehicles else 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +88,7 @@ VEHICLE_NOT_TRIP = Assumption(
 
 
 Whole = IntArray | npt.NDArray[np.int32]
+Scalar = TypeVar("Scalar", bound=np.generic)
 FEW = 4_000
 """So few keys are sorted by comparison before scipy has begun to count."""
 FEW_PAIRS = 8
@@ -196,16 +197,16 @@ def largest_two(
 class Counts:
     """Sparse counts m[bin, user] > 0, sorted by bin, then user. Equal to itself alone, so it can be a key.
 
-    ``cell`` (uint64) and ``slot`` (int64) describe the G bins. ``bin_index``, ``user_index`` and
-    ``count`` (int64) describe the P (bin, user) pairs; ``user_index`` runs over 0..users-1 and is a
-    position, not an identifier. Every bin has at least one pair.
+    ``cell`` (uint64), ``slot`` and ``users_per_bin`` (int64) describe the G bins; ``users_per_bin`` is L_g,
+    the number of vehicles seen in each, at least 1. ``user_index`` and ``count`` (int64) describe the P (bin,
+    user) pairs; ``user_index`` runs over 0..users-1 and is a position, not an identifier.
 
     Papers: m_l of 003; G bins, L users.
     """
 
     cell: npt.NDArray[np.uint64]
     slot: IntArray
-    bin_index: IntArray
+    users_per_bin: IntArray
     user_index: IntArray
     count: IntArray
     users: int
@@ -226,8 +227,22 @@ class Counts:
         ``cell`` and ``slot`` (G,) are the declared bins. The loss of this vehicle, which visits them all,
         bounds the loss of any vehicle.
         """
-        bins = np.arange(len(cell), dtype=np.int64)
-        return cls(cell, slot, bins, np.zeros_like(bins), np.ones_like(bins), 1)
+        one = np.ones(len(cell), dtype=np.int64)
+        return cls(cell, slot, one, np.zeros_like(one), one, 1)
+
+    @cached_property
+    def bin_index(self) -> IntArray:
+        """The bin of every (bin, user) pair, a position in ``cell``, shape (P,)."""
+        return self.per_pair(np.arange(self.bins))
+
+    @cached_property
+    def start(self) -> IntArray:
+        """The first (bin, user) pair of each bin, and the number of pairs, shape (G + 1,)."""
+        return np.append(0, np.cumsum(self.users_per_bin))
+
+    def per_pair(self, value: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+        """Return the ``value`` (G,) of its bin for every (bin, user) pair, shape (P,)."""
+        return np.repeat(value, self.users_per_bin)
 
     @cached_property
     def cells(self) -> npt.NDArray[np.uint64]:
@@ -244,24 +259,12 @@ class Counts:
     @cached_property
     def samples_per_bin(self) -> IntArray:
         """N_g: records in each bin, shape (G,)."""
-        if self.pairs == self.bins:
-            # one vehicle a bin
-            return self.count
-        return np.bincount(self.bin_index, weights=self.count, minlength=self.bins).astype(np.int64)
-
-    @cached_property
-    def users_per_bin(self) -> IntArray:
-        """L_g: vehicles seen in each bin, shape (G,)."""
-        if self.pairs == self.bins:
-            return np.ones_like(self.count)
-        return np.bincount(self.bin_index, minlength=self.bins).astype(np.int64)
+        return np.add.reduceat(self.count, self.start[:-1])
 
     @cached_property
     def largest_count_per_bin(self) -> IntArray:
         """m*_g: the most records one vehicle has in each bin, shape (G,)."""
-        largest = np.zeros(self.bins, dtype=np.int64)
-        np.maximum.at(largest, self.bin_index, self.count)
-        return largest
+        return np.maximum.reduceat(self.count, self.start[:-1])
 
     @cached_property
     def bins_per_user(self) -> IntArray:
@@ -273,7 +276,7 @@ class Counts:
         """The different (cell, user) pairs over all slots, and which of them each (bin, user) pair is."""
         cell, of_bin = np.unique(self.cell, return_inverse=True)
         of_bin = of_bin.ravel().astype(np.int64)
-        place, user, of_pair = number_pairs(of_bin[self.bin_index], self.user_index, len(cell), self.users)
+        place, user, of_pair = number_pairs(self.per_pair(of_bin), self.user_index, len(cell), self.users)
         return Visits(cell, of_bin, place, user, of_pair)
 
     @cached_property
@@ -286,11 +289,11 @@ class Counts:
         mixed = np.arange(1, self.bins + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         weight = (mixed >> np.uint64(11)).astype(np.float64)
-        sums = np.bincount(self.user_index, self.count * weight[self.bin_index], self.users)
+        sums = np.bincount(self.user_index, self.count * self.per_pair(weight), self.users)
         by_sum = np.argsort(sums, kind="stable")
         rank = np.empty_like(by_sum)
         rank[by_sum] = np.arange(self.users)
-        place = self.bin_index * self.users
+        place = self.per_pair(np.arange(self.bins) * self.users)
         place += rank[self.user_index]
         pairs = np.argsort(place)
         return VehicleOrder(rank, pairs.astype(np.int32) if len(pairs) <= LONGEST else pairs)
@@ -305,12 +308,11 @@ class Counts:
         chosen = keep.tobytes()
         if chosen not in self._selected:
             self._selected.clear()
-            pairs = keep[self.bin_index]
-            kept_users = self.users_per_bin[keep]
+            pairs = self.per_pair(keep)
             self._selected[chosen] = Counts(
                 cell=self.cell[keep],
                 slot=self.slot[keep],
-                bin_index=np.repeat(np.arange(len(kept_users)), kept_users),
+                users_per_bin=self.users_per_bin[keep],
                 user_index=self.user_index[pairs],
                 count=self.count[pairs],
                 users=self.users,
@@ -328,10 +330,11 @@ class Counts:
         new[1:] = (cell[order][1:] != cell[order][:-1]) | (slot[order][1:] != slot[order][:-1])
         bin_of = np.empty(len(order), dtype=np.int64)
         bin_of[order] = np.cumsum(new) - 1
-        bins, users, pair_of = number_pairs(bin_of[self.bin_index], self.user_index, len(order), self.users)
+        bins, users, pair_of = number_pairs(self.per_pair(bin_of), self.user_index, len(order), self.users)
         count = np.zeros(len(bins), dtype=np.int64)
         np.add.at(count, pair_of, self.count)
-        counts = Counts(cell[order][new], slot[order][new], bins, users, count, self.users)
+        per_bin = np.bincount(bins, minlength=np.count_nonzero(new))
+        counts = Counts(cell[order][new], slot[order][new], per_bin, users, count, self.users)
         return Merging(counts, bin_of, pair_of)
 
     def matrix(self, value: FloatArray, row: Whole, rows: int) -> sparse.csc_matrix:
@@ -341,8 +344,7 @@ class Counts:
         """
         from scipy import sparse
 
-        start = np.searchsorted(self.bin_index, np.arange(self.bins + 1))
-        return sparse.csc_matrix((value, row, start), shape=(rows, self.bins))
+        return sparse.csc_matrix((value, row, self.start), shape=(rows, self.bins))
 
     def sum_per_user(self, pair_values: FloatArray) -> FloatArray:
         """Return the sum of ``pair_values`` over every user's (bin, user) pairs, (users,), in their unit.

@@ -394,8 +394,9 @@ def affordable(
     cost = allocation.event.loss_per_user
     paying = cost > 0
     short, empty = paying & (cost > left), paying & (left < CHARGE_STEP)
-    visited = np.zeros(allocation.counts.bins, dtype=np.bool_)
-    visited[allocation.counts.bin_index[empty[allocation.counts.user_index]]] = True
+    counts = allocation.counts
+    # pairs are sorted by bin, and every bin has one
+    visited = np.logical_or.reduceat(empty[counts.user_index], counts.start[:-1])
     return Affordable(
         paying=int(np.count_nonzero(paying)),
         short=int(np.count_nonzero(short)),

@@ -268,7 +268,7 @@ class SimulatedTruths:
 
     def _per_record(self, sums: IntArray) -> FloatArray:
         # pairs are sorted by bin, and every bin has one
-        start = np.searchsorted(self.counts.bin_index, np.arange(self.counts.bins))
+        start = self.counts.start[:-1]
         return np.add.reduceat(sums, start, axis=1) / self.counts.samples_per_bin
 
 
@@ -395,7 +395,9 @@ def _moving_speeds(
     if hour is not None:
         of_bin = of_bin * model.hour_factors(hour)
     pace = log_normal_factors(random.standard_normal(counts.users)[counts.order.rank], model.vehicle_spread)
-    moving: FloatArray = of_bin[counts.bin_index] * pace[counts.user_index] / (1 - model.standing)
+    moving = counts.per_pair(of_bin)
+    moving *= pace[counts.user_index]
+    moving /= 1 - model.standing
     return moving
 
 

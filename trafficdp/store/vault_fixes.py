@@ -555,7 +555,7 @@ def load_contributions(
         return None
     if not len(fixes) == len(total) == len(squares) == len(bins):
         return None
-    counts = Counts(cell, slot, bins, user, fixes, len(vehicles))
+    counts = Counts(cell, slot, pairs, user, fixes, len(vehicles))
     return CachedContributions(Contributions(counts, total, squares, vehicles, bound), newest)
 
 

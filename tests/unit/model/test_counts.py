@@ -16,6 +16,9 @@ def test_totals_are_those_of_the_table(counts_of, table):
     np.testing.assert_array_equal(counts.samples_per_bin, numbers.sum(axis=1))
     np.testing.assert_array_equal(counts.users_per_bin, (numbers > 0).sum(axis=1))
     np.testing.assert_array_equal(counts.largest_count_per_bin, numbers.max(axis=1))
+    np.testing.assert_array_equal(counts.bin_index, np.nonzero(numbers)[0])
+    np.testing.assert_array_equal(counts.per_pair(counts.cell), counts.cell[counts.bin_index])
+    np.testing.assert_array_equal(counts.start, np.searchsorted(counts.bin_index, range(counts.bins + 1)))
     np.testing.assert_array_equal(counts.bins_per_user, (numbers > 0).sum(axis=0))
     np.testing.assert_array_equal(counts.sum_per_user(counts.count.astype(float)), numbers.sum(axis=0))
 

@@ -197,7 +197,7 @@ def test_slots_may_be_levels_as_well(counts_of, wish):
     fine = Counts(
         np.array([1, 1, 2, 2], dtype=np.uint64),
         np.array([8, 9, 8, 9]),
-        fine.bin_index,
+        fine.users_per_bin,
         fine.user_index,
         fine.count,
         fine.users,

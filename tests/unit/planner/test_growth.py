@@ -23,7 +23,7 @@ def copies(counts, times):
     return Counts(
         counts.cell,
         counts.slot,
-        np.tile(counts.bin_index, times)[order],
+        counts.users_per_bin * times,
         user[order],
         np.tile(counts.count, times)[order],
         counts.users * times,

@@ -35,7 +35,7 @@ def counts_of(slots=1, vehicles=120, seed=3):
     # a record for some, very many for others; and cells differ in records a visit
     dwell = np.repeat(random.uniform(0.005, 0.5, len(cell)), slots)[bin_index]
     return Counts(
-        np.repeat(cell, slots), np.tile(np.arange(slots), len(cell)), bin_index, user,
+        np.repeat(cell, slots), np.tile(np.arange(slots), len(cell)), np.bincount(bin_index), user,
         random.geometric(dwell), vehicles,
     )  # fmt: skip
 
@@ -211,7 +211,7 @@ def test_numbers_out_of_range_are_refused(wrong):
 
 def test_places_that_are_no_hexagons_have_no_gradient():
     zones = Counts(
-        np.arange(1, COUNTS.bins + 1, dtype=np.uint64), COUNTS.slot, COUNTS.bin_index, COUNTS.user_index,
+        np.arange(1, COUNTS.bins + 1, dtype=np.uint64), COUNTS.slot, COUNTS.users_per_bin, COUNTS.user_index,
         COUNTS.count, COUNTS.users,
     )  # fmt: skip
     usual, level = (truths(name, counts=zones, cities=2) for name in ("usual", "no_gradient"))

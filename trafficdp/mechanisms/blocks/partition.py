@@ -203,7 +203,7 @@ def in_canonical_order(counts: Counts, bound: ContributionBound) -> Ordered:
         Counts(
             cell=counts.cell[bins],
             slot=counts.slot[bins],
-            bin_index=bin_index[pair],
+            users_per_bin=counts.users_per_bin[bins],
             user_index=user_index[pair],
             count=counts.count[pair],
             users=counts.users,

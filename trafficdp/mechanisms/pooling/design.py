@@ -448,7 +448,7 @@ class Design(WeightedVehicleSums):
         Column 0 is 1; column 1 is the logarithm of records per vehicle, centred and scaled to variance 1.
         """
         counts = self.counts
-        weight = np.bincount(counts.bin_index, self.bin_weights.data, counts.bins)
+        weight = self.bin_weights.T @ np.ones(self.vehicles)
         log = np.log(counts.samples_per_bin / counts.users_per_bin)
         log = log - np.average(log, weights=weight)
         spread = np.sqrt(max(float(np.average(log**2, weights=weight)), 1e-12))
@@ -463,7 +463,7 @@ class Design(WeightedVehicleSums):
         counts = self.counts
         row = (np.cumsum(counts.bins_per_user > 0, dtype=np.int32) - np.int32(1))[counts.user_index]
         own = counts.count if self.weighs is model.Statistic.MEAN else np.ones_like(counts.count)
-        share = own / self.bin_sizes[counts.bin_index]
+        share = own / counts.per_pair(self.bin_sizes)
         return counts.matrix(share / np.bincount(row, share, self.vehicles)[row], row, self.vehicles)
 
     @cached_property

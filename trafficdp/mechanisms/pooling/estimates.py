@@ -442,12 +442,13 @@ def _variance(
 ) -> posterior.VariancePosterior:
     """The variance of every bin, a function of its mean; ``scale`` is the likely factor of means' spread."""
     counts, upper = design.counts, float(design.bound.upper)
-    place, step, part = counts.bin_index, float(design.bound.step), design.parts.variance[0]
+    step, part = float(design.bound.step), design.parts.variance[0]
     level = max(level, pooling_design.LEAST_UNIT)
     relative = np.clip(mean / (level * pooling_design.LEVEL * upper), 0.2, 3.0) ** 0.25
     base = VARIANCE_UNIT * upper**2 * level * relative
-    squares = contributions.total_of_squares * step**2 - 2 * mean[place] * contributions.total * step
-    own = (squares / counts.count + mean[place] ** 2) / base[place]
+    about = counts.per_pair(mean)
+    squares = contributions.total_of_squares * step**2 - 2 * about * contributions.total * step
+    own = (squares / counts.count + about**2) / counts.per_pair(base)
     ends = np.ones(design.vehicles)
     ask = design.step(design.vehicle_entries(1), 1.0, ends, ends, part)
     one = design.pair_sums(own, design.covariates[:, 0]) - 1

@@ -378,10 +378,15 @@ def test_calibrated_intervals_put_at_most_one_pair_in_twenty_the_wrong_way_round
 
     cells = sorted(h3.str_to_int(each) for each in h3.grid_disk(h3.latlng_to_cell(30.27, -97.74, 7), 3))
     on = np.random.default_rng(1).random((len(cells), 250)) < 0.15
-    place, user = np.nonzero(on)
+    user = np.nonzero(on)[1]
     count = np.random.default_rng(2).choice([1, 2, 5, 20], len(user))
     counts = Counts(
-        np.array(cells, dtype=np.uint64), np.zeros(len(cells), dtype=np.int64), place, user, count, 250
+        cell=np.array(cells, dtype=np.uint64),
+        slot=np.zeros(len(cells), dtype=np.int64),
+        users_per_bin=np.count_nonzero(on, axis=1),
+        user_index=user,
+        count=count,
+        users=250,
     )
     base = make_release([h3.int_to_str(each) for each in cells], statistics=(MEAN,))
     stated = [replace(each, interval_kind="calibrated") for each in base.disclosure.mechanisms]

@@ -250,7 +250,7 @@ def many(contributions, bins):
         one,
         cell=np.arange(1, bins + 1, dtype=np.uint64),
         slot=np.zeros(bins, dtype=np.int64),
-        bin_index=np.repeat(np.arange(bins), one.pairs),
+        users_per_bin=np.full(bins, one.pairs),
         user_index=np.tile(one.user_index, bins),
         count=np.tile(one.count, bins),
     )

@@ -184,7 +184,7 @@ def test_intervals_hold_at_the_worst_bias(contributions_of, bound_of):
         one.counts,
         cell=np.arange(runs, dtype=np.uint64),
         slot=np.zeros(runs, dtype=np.int64),
-        bin_index=np.repeat(np.arange(runs), 3),
+        users_per_bin=np.full(runs, 3),
         user_index=np.tile([0, 1, 2], runs),
         count=np.tile(one.counts.count, runs),
     )

@@ -33,7 +33,7 @@ def counts_of(rows: list[list[int]]) -> Counts:
     return Counts(
         cell=np.arange(len(counts), dtype=np.uint64),
         slot=np.zeros(len(counts), dtype=np.int64),
-        bin_index=bins.astype(np.int64),
+        users_per_bin=np.count_nonzero(counts, axis=1),
         user_index=users.astype(np.int64),
         count=counts[bins, users],
         users=counts.shape[1],

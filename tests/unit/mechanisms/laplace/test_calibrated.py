@@ -201,7 +201,7 @@ def alike(contributions_of, bound, speeds, bins):
         one.counts,
         cell=np.arange(1, bins + 1, dtype=np.uint64),
         slot=np.zeros(bins, dtype=np.int64),
-        bin_index=np.arange(bins),
+        users_per_bin=np.ones(bins, dtype=np.int64),
         user_index=np.zeros(bins, dtype=np.int64),
         count=np.full(bins, len(speeds)),
     )

@@ -42,12 +42,12 @@ def town(bound, *, users=60, cells=12, slots=1, seed=0, extreme=False):
     bins = cells * slots
     on = rng.random((bins, users)) < 0.3
     on[:, 0] = True
-    place, user = np.nonzero(on)
+    user = np.nonzero(on)[1]
     count = rng.choice([1, 2, 5, 40], len(user))
     counts = Counts(
         np.repeat(hexagons(cells), slots),
         np.tile(np.arange(slots), cells),
-        place.astype(np.int64),
+        np.count_nonzero(on, axis=1),
         user.astype(np.int64),
         count.astype(np.int64),
         users,
