@@ -130,7 +130,7 @@ def _of_anyone(name: str, bound: model.ContributionBound, loss: Loss, delta: flo
     # in epsilon many small shares hide one another from a likelihood ratio
     everything = isinstance(loss, ZCDP)
     statistics = (MEAN, VARIANCE) if everything else (MEAN,)
-    wanted = JointRequest(statistics, model.DEFAULT_FLEET, per_slot=False, counts=30 * everything)
+    wanted = JointRequest(statistics, model.DEFAULT_FLEET, per_slot=False, counts_percent=30 * everything)
     declared = Contributions.for_declared_grid(counts.cell, counts.slot, bound)
     public = PublicFacts(declared.counts, bound, model.NeighbouringRelation.ADD_OR_REMOVE_USER)
     calibrated = JOINT_MECHANISMS[ADD_REMOVE_POOLED].calibrate(public, loss, wanted)
@@ -179,7 +179,9 @@ def quantile_release(name: str, bound: model.ContributionBound, loss: Loss, delt
     for users in (3, 5):
         sides = [one_bin([[own]] + [[1]] * (users - 1), bound) for own in (0, bound.upper_steps)]
         pairs.append(Neighbours(f"one of {users} vehicles moves from 0 to U, the others stand at 1", *sides))
-    wanted = JointRequest((model.Statistic.VEHICLE_P15,), model.DEFAULT_FLEET, per_slot=False, counts=0)
+    wanted = JointRequest(
+        (model.Statistic.VEHICLE_P15,), model.DEFAULT_FLEET, per_slot=False, counts_percent=0
+    )
 
     def run(samples: Samples, told: ReplayedDraws, times: int) -> CalibratedMechanism:
         copies = repeat_bins(samples, times, copy_vehicles=True)

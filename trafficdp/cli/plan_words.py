@@ -269,7 +269,7 @@ def _show_fleets(output: Output, result: Plan) -> None:
     for name, error in allocation.count_errors.items():
         output.say(
             f"The number of {name} in a {result.grid.noun} is about {error:.2g} off; counting takes "
-            f"{request.counts} % of the loss."
+            f"{request.counts_percent} % of the loss."
         )
 
 

@@ -17,7 +17,7 @@ from trafficdp.config.document import exact_number, one_line_text
 from trafficdp.config.settings import MapSettings
 from trafficdp.errors import did_you_mean
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
-from trafficdp.planner.request import COUNTS_SHARE, DETAIL, AdaptiveSettings
+from trafficdp.planner.request import COUNTS_PERCENT, DETAIL, AdaptiveSettings
 from trafficdp.privacy.loss import LossKind
 
 # The ``[[context]]`` tables of the configuration: public layers that are drawn around the numbers.
@@ -358,8 +358,8 @@ class Map(t.Table):
         if model.Statistic.MEAN not in self.statistics:
             raise t.Refused("map", "statistics", expected='"mean" beside a variance', got="a variance alone")
         public = self.model_copy(update={"min_vehicles": 1, "mechanism": Mechanisms()})
-        share = COUNTS_SHARE if self.publish_counts else 0
-        return replace(public.public_counts_settings(kind), fleet=self.fleet, counts_share=share)
+        percent = COUNTS_PERCENT if self.publish_counts else 0
+        return replace(public.public_counts_settings(kind), fleet=self.fleet, counts_percent=percent)
 
     def _adaptive(self, bound: model.ContributionBound) -> AdaptiveSettings:
         if self.max_half_width is None:

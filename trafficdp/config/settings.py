@@ -18,7 +18,7 @@ from trafficdp.config.document import exact_number, one_line_text, read_text
 from trafficdp.config.table import Built, Refused, Table, loss, naming, text, whole
 from trafficdp.errors import ConfigError, UsageError, one_of
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME
-from trafficdp.planner.request import FLEET_DECLARED, AdaptiveSettings, Request
+from trafficdp.planner.request import AdaptiveSettings, Request
 from trafficdp.privacy import budget
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
@@ -187,7 +187,7 @@ class MapSettings:
     "best" or one of ``names.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
     a name of the registry.
     ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
-    several resolutions. ``answer``, ``fleet``, ``per_slot`` and ``counts_share``: see planner.request.
+    several resolutions. ``answer``, ``fleet``, ``per_slot`` and ``counts_percent``: see planner.request.
     """
 
     request: model.MapRequest
@@ -200,7 +200,7 @@ class MapSettings:
     adaptive: AdaptiveSettings | None = None
     fleet: int | None = None
     per_slot: bool = False
-    counts_share: int = 0
+    counts_percent: int = 0
     kind: LossKind = LossKind.PURE
 
     def with_accounting(self, name: str, *, instead_of_auto: bool = True) -> MapSettings:
@@ -327,9 +327,8 @@ class Config:
                 got=f"a wish for {chosen.kind.quantity}",
                 todo=f"ask with --{kind.quantity}, or make a new store with another [budget] kind",
             )
-        keys = "tolerance", "accounting", "mechanism"
-        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "allow_idealised", "answer")}
-        wanted |= {"relation": self.relation, "per_slot": self.map.per_slot, "counts": self.map.counts_share}
+        keys = "tolerance", "accounting", "mechanism", "allow_idealised", "answer", "per_slot"
+        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "counts_percent")}
         if self.map.fleet is not None:
-            wanted |= {"fleet": self.map.fleet, "fleet_by": FLEET_DECLARED}
-        return Request(chosen, self.map.request, simulate=True, **wanted)
+            wanted["fleet"] = self.map.fleet
+        return Request(chosen, self.map.request, simulate=True, relation=self.relation, **wanted)

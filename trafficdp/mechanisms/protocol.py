@@ -156,14 +156,14 @@ class JointRequest:
     """What a release asks of a mechanism besides its privacy loss: the ``statistics`` and settings.
 
     The settings are for ADD_OR_REMOVE_USER: ``fleet`` is the expected number of vehicles, ``per_slot``
-    whether time slots are measured separately, ``counts`` the per cent of the loss spent on noisy counts of
-    vehicles and records, ``zone_km2`` the mean area of a zone (None: places are hexagons).
+    whether time slots are measured separately, ``counts_percent`` the per cent of the loss spent on noisy
+    counts of vehicles and records, ``zone_km2`` the mean area of a zone (None: places are hexagons).
     """
 
     statistics: tuple[model.Statistic, ...]
     fleet: int
     per_slot: bool
-    counts: int
+    counts_percent: int
     zone_km2: float | None = None
 
 

@@ -125,7 +125,9 @@ def _joint(name: str, keep: BoolArray, facts: PublicFacts, request: Request, rea
     ``name`` is its name in JOINT_MECHANISMS.
     """
     statistics = tuple(each for each in Statistic if each in request.tolerance)
-    wanted = JointRequest(statistics, request.fleet, request.per_slot, request.counts, request.zone_km2)
+    wanted = JointRequest(
+        statistics, request.fleet, request.per_slot, request.counts_percent, request.zone_km2
+    )
     calibrated = registry.JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
     event, error = calibrated.event(), calibrated.expected_errors()
     return Allocation(request, keep, facts.counts, calibrated, event, error, reason)

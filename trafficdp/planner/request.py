@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trafficdp.mechanisms.protocol import PublicFacts
 
 FLEET_DECLARED = "as [map] fleet declares"
-COUNTS_SHARE, COUNTS_ALONE_SHARE = 30, 80
+COUNTS_PERCENT, COUNTS_ALONE_PERCENT = 30, 80
 """What counts are given, per cent, where nothing is public: beside means, and where nothing else is asked."""
 DETAIL = 0.1
 """What a level of detail is worth by default, as a share of being covered at all."""
@@ -38,8 +38,8 @@ class Request:
     by their worst expected errors alone. ``allow_idealised`` lets a named mechanism without an exact sampler
     through; "auto" never takes one. ``answer``: to a question, not a map. ``known`` are speeds that public
     sources know before. Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as
-    ``fleet_by`` says, ``per_slot`` whether every slot is measured on its own, ``counts`` what counts of
-    vehicles and records are given, per cent, and ``zone_km2`` how large a zone is on average.
+    ``fleet_by`` says, ``per_slot`` whether every slot is measured on its own, ``counts_percent`` how
+    much of the loss is for counts of vehicles and records, and ``zone_km2`` how large a zone is on average.
     """
 
     loss: Loss
@@ -53,7 +53,7 @@ class Request:
     fleet: int = model.DEFAULT_FLEET
     fleet_by: str = FLEET_DECLARED
     per_slot: bool = False
-    counts: int = 0
+    counts_percent: int = 0
     zone_km2: float | None = None
     answer: bool = False
     known: tuple[model.PlaceSpeeds, ...] = ()

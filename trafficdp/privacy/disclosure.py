@@ -227,8 +227,8 @@ class NoiseStated:
     ``epsilon_per_bin`` the epsilon a bin at which it does (0: nowhere). ``mechanisms`` and ``settings`` are
     those of every statistic. A map of one piece has its ``statistics`` and the ``pico`` 10^-12 of
     ``loss_kind`` that it is given; one of which nothing is public says whether slots are measured
-    ``per_slot``, and what ``counts`` have of the total, per cent. ``known``: public sources of speeds that it
-    started from.
+    ``per_slot``, and what counts have of the total (``counts_percent``). ``known``: public sources of speeds
+    that it started from.
     """
 
     kind: Annotated[str, Schema({"enum": [*_KINDS, "stream"]})]
@@ -248,7 +248,7 @@ class NoiseStated:
     pico: Counted | None = None
     statistics: tuple[Text, ...] | None = None
     per_slot: bool | None = None
-    counts: Number | None = None
+    counts_percent: Number | None = None
     known: tuple[Knowledge, ...] | None = None
     stream: StreamStated | None = None
 

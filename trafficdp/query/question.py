@@ -12,7 +12,7 @@ from trafficdp.config.settings import Config, MapSettings
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.names import AUTO, BASELINE
 from trafficdp.model import ContributionBound, Grid, MapRequest, SlotKind, Statistic
-from trafficdp.planner.request import COUNTS_ALONE_SHARE, COUNTS_SHARE
+from trafficdp.planner.request import COUNTS_ALONE_PERCENT, COUNTS_PERCENT
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.arrangement import arranged_select, plain_form, read_group_by
 from trafficdp.query.conditions import Filter, Named, read_where, zones_of
@@ -80,11 +80,11 @@ class Question:
         if config.relation.hides_presence:
             # a mean is measured with everything else: a variance and counts are about it
             statistics = tuple(each for each in Statistic if each in {Statistic.MEAN, *statistics})
-            share = COUNTS_SHARE if self.statistics else COUNTS_ALONE_SHARE
+            percent = COUNTS_PERCENT if self.statistics else COUNTS_ALONE_PERCENT
             settings = replace(
                 settings,
                 per_slot=self.by_slot,
-                counts_share=share if self.counts else 0,
+                counts_percent=percent if self.counts else 0,
             )
         tolerance = {
             statistic: settings.tolerance.get(

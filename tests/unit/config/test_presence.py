@@ -68,7 +68,7 @@ def test_what_rests_on_public_counts_is_refused(refusal, hidden, changed, key, v
 
 def test_what_the_template_says_anyway_is_none(load, hidden, changed):
     assert load(changed("map.publish_counts", False, hidden)) == load(hidden)
-    assert load(changed("map.publish_counts", True, hidden)).request().counts == 30
+    assert load(changed("map.publish_counts", True, hidden)).request().counts_percent == 30
     assert load(changed("map.fleet", 2500, hidden)).request().fleet == 2500
 
 

@@ -206,5 +206,5 @@ def test_a_release_has_noisy_counts_where_they_are_asked_for(small_city, tmp_pat
     assert checks[-1].name == "anyone can recompute its numbers"
     assert all(check.passed for check in checks), checks
     manifest = json.loads((done.folder / "manifest.json").read_text())
-    assert manifest["noise"]["counts"] == 30
+    assert manifest["noise"]["counts_percent"] == 30
     assert "noisy" in " ".join(manifest["post_processing"])

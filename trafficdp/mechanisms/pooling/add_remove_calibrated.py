@@ -41,14 +41,14 @@ MOST_RESIZED = 1.5
 class CalibratedAddRemove(calibrated.JointMechanism):
     """Partial pooling (``add_remove_design``) of all bins, for ``pico`` 10^-12 of ``loss_kind``.
 
-    ``per_slot``: every slot is measured on its own; without it the grid has one slot. ``counts`` is what
-    numbers of vehicles and of records have of the total, per cent. ``fleet`` is how many vehicles are
+    ``per_slot``: every slot is measured on its own; without it the grid has one slot. ``counts_percent``
+    is what numbers of vehicles and of records have of the total. ``fleet`` is how many vehicles are
     expected, ``zone_km2`` how large a zone is on average (None: places are hexagons): what is told before
     anything is asked rests on both, nothing that is asked or published does.
     """
 
     per_slot: bool = False
-    counts: int = 0
+    counts_percent: int = 0
     fleet: int = field(default=DEFAULT_FLEET, compare=False)
     zone_km2: float | None = field(default=None, compare=False)
 
@@ -84,7 +84,7 @@ class CalibratedAddRemove(calibrated.JointMechanism):
         return replace(
             found,
             per_slot=request.per_slot,
-            counts=request.counts,
+            counts_percent=request.counts_percent,
             fleet=request.fleet,
             zone_km2=request.zone_km2,
         )
@@ -108,7 +108,9 @@ class CalibratedAddRemove(calibrated.JointMechanism):
             )
         variance = Statistic.VARIANCE in self.statistics
         slots = counts.slots if self.per_slot else np.zeros(0, dtype=np.int64)
-        return AddRemoveDesign(counts.cells, bound, self.loss_kind, self.pico, variance, slots, self.counts)
+        return AddRemoveDesign(
+            counts.cells, bound, self.loss_kind, self.pico, variance, slots, self.counts_percent
+        )
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the measurement steps; their losses add up to what every possible vehicle is charged."""
@@ -201,7 +203,7 @@ class CalibratedAddRemove(calibrated.JointMechanism):
 
         Empty without counts.
         """
-        return add_remove_counts.expected_count_errors(self.design) if self.counts else {}
+        return add_remove_counts.expected_count_errors(self.design) if self.counts_percent else {}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return each statistic's expected half width of 95 % intervals, shape (G,), before release.
@@ -228,7 +230,7 @@ class CalibratedAddRemove(calibrated.JointMechanism):
         stated = super().statement(statistic)
         said = [
             stated.post_processing,
-            *([COUNTS] if self.counts else []),
+            *([COUNTS] if self.counts_percent else []),
         ]
         return replace(stated, post_processing="; ".join(said))
 
@@ -237,13 +239,13 @@ class CalibratedAddRemove(calibrated.JointMechanism):
 
         The expected fleet is left out.
         """
-        return {**super().to_facts(), "per_slot": self.per_slot, "counts": self.counts}
+        return {**super().to_facts(), "per_slot": self.per_slot, "counts_percent": self.counts_percent}
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any], public: PublicFacts) -> Self:
         """Return the calibrated mechanism that ``to_facts`` wrote, on the ``public`` facts."""
         found = super().from_facts(facts, public)
-        return replace(found, per_slot=bool(facts["per_slot"]), counts=int(facts["counts"]))
+        return replace(found, per_slot=bool(facts["per_slot"]), counts_percent=int(facts["counts_percent"]))
 
 
 def columns_from_answers(answers: add_remove_map.Answers) -> dict[str, npt.NDArray[Any]]:

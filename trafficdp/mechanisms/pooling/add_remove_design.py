@@ -74,8 +74,8 @@ class AddRemoveDesign:
     """The questions asked of all ``places`` (rising) where not even the presence of a vehicle is public.
 
     ``total`` is the whole loss in 10^-12 of ``kind``. ``separate_slots`` (slots,), rising, are the time
-    slots measured each on its own; empty: all slots of a place together. ``counts`` is the per cent of the
-    loss spent on counts.
+    slots measured each on its own; empty: all slots of a place together. ``counts_percent`` is
+    the part of the loss spent on counts.
     Raises UsageError when there is no place, they are not in order, or the total is too small to share out.
     """
 
@@ -85,7 +85,7 @@ class AddRemoveDesign:
     total: int
     variance: bool
     separate_slots: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    counts: int = 0
+    counts_percent: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.places) or not bool(np.all(self.places[1:] > self.places[:-1])):
@@ -156,7 +156,7 @@ class AddRemoveDesign:
         Fleet, weights, each round, length (pure epsilon only); then, where asked for, the variance and the
         three steps of counts.
         """
-        counted = self.total * self.counts // 100
+        counted = self.total * self.counts_percent // 100
         spread = (self.total - counted) * VARIANCE_SHARE // 100 if self.variance else 0
         means = self.total - spread - counted
         first = [means * share // 100 for share in (FLEET_SHARE[self.kind], WEIGHT_SHARE[self.kind])]
@@ -164,7 +164,7 @@ class AddRemoveDesign:
         left = means - sum(first) - sum(length)
         rounds = [left // self.rounds] * (self.rounds - 1)
         more = [*length, spread] if self.variance else length
-        if self.counts:
+        if self.counts_percent:
             own = [counted * share // 100 for share in COUNTS_SHARES]
             more += [*own, counted - sum(own)]
         return (*first, *rounds, left - sum(rounds), *more)
@@ -223,7 +223,7 @@ class AddRemoveDesign:
         found = [self.step(0, 2, 1.0), self.step(1, many, 1.0)]
         found += [self.step(2 + each, many, self.upper) for each in range(self.rounds)]
         found += [self.step(each, 1, 1.0) for each in range(len(found), self.counts_index)]
-        if self.counts:
+        if self.counts_percent:
             found.append(self.step(self.counts_index, 2, self.lengths_bound))
             found += [self.step(self.counts_index + each, many, 1.0) for each in (1, 2)]
         return tuple(found)

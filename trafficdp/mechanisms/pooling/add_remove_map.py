@@ -499,7 +499,7 @@ def measure_all(
         answers = replace(answers, length=_asked_length(design, off, city.centre, measure))
     if design.variance:
         answers = replace(answers, spread=_asked_spread(design, answers, contributions, measure))
-    if design.counts:
+    if design.counts_percent:
         vectors = VectorEntries(user, place, np.ones(len(user))), VectorEntries(user, place, records)
         answers = replace(answers, counts=measure_counts(design, vectors, city.vehicles, measure))
     return answers

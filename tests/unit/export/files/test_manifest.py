@@ -213,7 +213,7 @@ def test_every_object_of_the_schema_is_closed_and_every_text_is_bounded():
             # what only a guarantee in rho says
             optional |= {"rho", "delta", "epsilon_of_sum", "conversion"}
             # what only a map of one piece says
-            optional |= {"loss_kind", "pico", "statistics", "fleet", "per_slot", "counts"}
+            optional |= {"loss_kind", "pico", "statistics", "fleet", "per_slot", "counts_percent"}
             optional |= {
                 "mean",
                 "variance",

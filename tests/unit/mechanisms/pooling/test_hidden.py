@@ -224,7 +224,7 @@ def test_slots_that_are_measured_apart_have_numbers_of_their_own(bound_of):
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_asked_for_by_two_lengths_and_a_number_a_place_and_kind(bound_of, kind):
     bound = bound_of(30)
-    design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], False, counts=30)
+    design = AddRemoveDesign(PLACES, bound, kind, TOTAL[kind], False, counts_percent=30)
     found = measure_all(design, town(bound, users=9), metered(design)).counts
     assert (len(found.lengths), len(found.clip_bounds)) == (2, 2)
 
@@ -234,7 +234,7 @@ def test_a_count_is_the_posterior_mean_above_zero_however_empty_the_city_is(boun
     """With many places counts are expected to be a small part of the noise, be one ``far`` out or none."""
     many, kind = 8_100, LossKind.ZCDP
     design = AddRemoveDesign(
-        np.arange(many, dtype=np.uint64), bound_of(30), kind, TOTAL[kind], False, counts=30
+        np.arange(many, dtype=np.uint64), bound_of(30), kind, TOTAL[kind], False, counts_percent=30
     )
     sd = design.sd(design.counts_index + 1, 1.0)
     answer = np.zeros(many)
@@ -426,13 +426,15 @@ def test_the_theorem_looks_at_noise_as_far_as_it_reaches_that_often(bound_of, ki
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_vector_of_two_numbers_up_to_one_is_longer_than_its_bound(bound_of, kind):
-    design = AddRemoveDesign(PLACES, bound_of(30), kind, TOTAL[kind], False, counts=10)
+    design = AddRemoveDesign(PLACES, bound_of(30), kind, TOTAL[kind], False, counts_percent=10)
     longest = np.linalg.norm([1.0, 1.0], 1 if kind is LossKind.PURE else 2)
     assert design.lengths_bound == pytest.approx(longest, rel=1e-15)
 
 
 def test_counts_are_clipped_at_twice_the_usual_length(bound_of):
-    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, counts=10)
+    design = AddRemoveDesign(
+        PLACES, bound_of(30), LossKind.PURE, TOTAL[LossKind.PURE], False, counts_percent=10
+    )
     usual = np.array(PRIORS) * 1e6 * GRAINS / (design.lengths_bound * np.array(RANGES))
     found = count_clips(design, usual.astype(np.int64), 1e6)
     assert found == pytest.approx(2 * 2.0 ** np.array(PRIORS), rel=1e-6)
@@ -466,7 +468,7 @@ def test_a_vehicle_varies_as_its_records_do(bound_of):
 def test_vehicles_are_asked_how_long_their_residuals_are(bound_of):
     """By hand: the l1 length of each vehicle's residuals about the first map, before it is clipped."""
     data = town(bound_of(30, step="0.1"))
-    design = AddRemoveDesign(PLACES, data.bound, LossKind.PURE, 4 * PICO, True, counts=10)
+    design = AddRemoveDesign(PLACES, data.bound, LossKind.PURE, 4 * PICO, True, counts_percent=10)
     heard = Recorded(SimulatedNoise(1))
     answers = measure_all(design, data, heard)
     places = maps.summarise_all_rounds(design, answers).places
@@ -578,7 +580,7 @@ def test_what_cannot_be_shared_out_is_refused(bound_of):
 
 @pytest.mark.parametrize("rho", [1, 300])
 def test_all_that_is_ever_asked_in_rho_is_gaussian_with_noise_enough_for_the_account(bound_of, rho):
-    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.ZCDP, rho * PICO, True, counts=30)
+    design = AddRemoveDesign(PLACES, bound_of(30), LossKind.ZCDP, rho * PICO, True, counts_percent=30)
     assert len(design.steps()) == 2 + 6 + 1 + 3
     for step in design.steps():
         assert isinstance(step.of, AddRemoveBall)

@@ -476,7 +476,7 @@ def test_only_what_starts_from_speeds_says_so(bound_of):
     wanted = type(
         "JointRequest",
         (),
-        {"statistics": (MEAN,), "fleet": 60, "per_slot": False, "counts": 0, "zone_km2": None},
+        {"statistics": (MEAN,), "fleet": 60, "per_slot": False, "counts_percent": 0, "zone_km2": None},
     )
     public = PublicFacts(data.counts, data.bound, known=known(np.ones(12)))
     assert CalibratedCityWide.calibrate(public, PureDP(PICO), wanted).known == ()
