@@ -27,6 +27,8 @@ UPPER, STEP, LEVEL = 30, 0.5, 0.9
 # one bin that a vehicle dominates, one of equals, one of many: each many times
 COUNTS = [[9, 3, 2, 1, 1, 0, 0, 0], [2, 2, 2, 2, 0, 0, 0, 0], [1, 3, 1, 4, 2, 1, 2, 5]]
 KINDS = ["any", "half a step down", "slow", "fast or slow", "full"]
+FEW_KINDS = {0.7: ["any", "fast or slow", "full"], 6.0: ["half a step down", "slow"]}
+"""Where much noise is clamped, and where roundings and biases are much beside the noise."""
 NAMES = [mechanism.name for mechanism in mechanisms_of(LossKind.PURE)]
 KNOWN = [name for name in NAMES if isinstance(mechanism_named(name, LossKind.PURE), KnownTerms)]
 SELECT = ("akmv", "levy", "two_stage")
@@ -124,7 +126,7 @@ def cases_of(names):
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say(name, epsilon, more):
     # Huber's search is slow, and its noise is idealised
     times = more * (400 if mechanism_named(name, LossKind.PURE).idealised else TIMES)
-    for kind in KINDS:
+    for kind in FEW_KINDS[epsilon] if more == 1 else KINDS:
         truth, estimates = released(name, kind, epsilon, times)
         for statistic, estimate in estimates.items():
             assert np.all(estimate.low <= estimate.value)

@@ -47,7 +47,7 @@ def test_weights_of_rounding_add_up_to_one_number_but_for_the_stated_factor(r):
 def test_rounding_continuous_noise_draws_the_discrete_law_but_for_that_factor(r, z):
     sd, bound = 2.5, 4 * np.exp(-2 * (np.pi * r) ** 2)
     k = np.arange(-40, 41)
-    x = np.linspace(z - 40, z + 40, 160_001)[:, None]
+    x = np.linspace(z - 40, z + 40, 16_001)[:, None]
     weight = np.exp(-((k - x) ** 2) / (2 * r * r))
     weight /= np.exp(-((np.arange(-45, 46) - x) ** 2) / (2 * r * r)).sum(axis=1, keepdims=True)
     rounded = (stats.norm.pdf(x, z, np.sqrt(sd**2 - r**2)) * weight).sum(axis=0) * (x[1] - x[0])
