@@ -195,10 +195,10 @@ class Workspace:
         ``planning`` for what is raised.
         """
         searched = search_maps is not False
-        width, reach = None, WidthGoal.MEDIAN
+        width, goal = None, WidthGoal.MEDIAN
         if max_half_width is not None:
-            width, reach = half_width_of(max_half_width, self.config.bound, self.config.map.statistics)
-        question = PlanQuestion(width, reach, searched, within_budget, suggestions, saved)
+            width, goal = half_width_of(max_half_width, self.config.bound, self.config.map.statistics)
+        question = PlanQuestion(width, goal, searched, within_budget, suggestions, saved)
         if save is not None:
             store_files.checked_plan_name(save)
         looked_at = None if isinstance(search_maps, bool) else search_maps

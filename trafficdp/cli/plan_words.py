@@ -52,7 +52,7 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
 
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
     unit, quantity = result.unit, result.quantity
-    which = "the median bin" if answer.reach is WidthGoal.MEDIAN else "every bin"
+    which = "the median bin" if answer.goal is WidthGoal.MEDIAN else "every bin"
     asked = f"{result.in_display_unit(answer.half_width):.4g} {unit}"
     if answer.chosen is None:
         every = f"no {quantity}" if answer.every_loss is None else f"{quantity} {answer.every_loss}"
@@ -543,7 +543,7 @@ def _answer_facts(result: Plan, answer: Answer) -> dict[str, object]:
     growth = answer.growth_of_configured
     return {
         "max_half_width": result.in_display_unit(answer.half_width),
-        "in_bins": answer.reach.value,
+        "in_bins": answer.goal.value,
         "loss_for_the_median_bin": _text(answer.median_loss),
         "loss_for_every_bin": _text(answer.every_loss),
         "maps": [

@@ -240,7 +240,7 @@ def _outcomes(
     of = sieve.files
     rows = np.flatnonzero(sieve.kept)
     kept, worked_out = of.count(sieve.kept), of.count(sieve.kept & derived)
-    reach, readable_reach = of.extents(records, rows), of.extents(records, readable)
+    kept_extents, readable_extents = of.extents(records, rows), of.extents(records, readable)
     swapped, counts = of.count(exchanged), {name: of.count(true) for name, true in noted.items()}
     days = [frozenset[date]()] * of.number
     if period is not None:
@@ -255,8 +255,8 @@ def _outcomes(
             int(worked_out[file]),
             +Counter({rule: int(rows[file]) for rule, rows in sieve.rejected.items()}),
             report.Extents(
-                readable=readable_reach[file],
-                kept=reach[file],
+                readable=readable_extents[file],
+                kept=kept_extents[file],
                 days=days[file],
                 exchanged=int(swapped[file]),
                 noted=dict(+Counter({name: int(rows[file]) for name, rows in counts.items()})),

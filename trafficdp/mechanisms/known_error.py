@@ -96,17 +96,17 @@ def error_facts(mechanism: object, request: StatisticRequest, level: float) -> E
     For a mechanism that is not one of ``KnownTerms`` the half widths are the whole range. Raises UsageError
     unless 0 < level < 1.
     """
-    reach, unknown = request.range, np.full(request.counts.bins, np.nan)
+    max_value, unknown = request.range, np.full(request.counts.bins, np.nan)
     if not isinstance(mechanism, KnownTerms):
-        whole = np.full(request.counts.bins, reach)
+        whole = np.full(request.counts.bins, max_value)
         return ErrorFacts(whole, unknown, whole, BY_RANGE)
     terms = mechanism.noise_terms(request)
     each = 1 - (1 - level) / len(terms)
     half = np.sum([term.half_width(each) for term in terms], axis=0)
-    bias = np.minimum(np.sum([term.bias for term in terms], axis=0), reach)
-    known = (bias < reach) & (len(terms) == 1)
+    bias = np.minimum(np.sum([term.bias for term in terms], axis=0), max_value)
+    known = (bias < max_value) & (len(terms) == 1)
     names = (BY_GAUSSIAN, BY_GAUSSIANS) if terms[0].gaussian else (BY_TAIL, BY_TAILS)
-    basis = BY_RANGE if np.all(bias >= reach) else names[len(terms) > 1]
+    basis = BY_RANGE if np.all(bias >= max_value) else names[len(terms) > 1]
     return ErrorFacts(
-        np.minimum(half, reach), np.where(known, terms[0].mean_absolute_noise, np.nan), bias, basis
+        np.minimum(half, max_value), np.where(known, terms[0].mean_absolute_noise, np.nan), bias, basis
     )

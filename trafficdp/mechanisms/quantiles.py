@@ -2,7 +2,7 @@
 
 How many ranks a private quantile may miss (``measurement.sets``): from counts alone.
 
-**Theorem (reach).** cost(t) <= k with at least the probability p for k + 1 >= scale ln(high p / (1 - p)).
+**Theorem (rank error).** cost(t) <= k with at least the probability p for k + 1 >= scale ln(high p/(1 - p)).
 *Proof.* One candidate costs 0 and has weight 1, at most ``high`` cost k + 1 or more and weigh together at
 most W = high exp(-(k + 1)/scale) <= (1 - p)/p; one of these is drawn with probability at most W/(1 + W). QED.
 With equality where all vehicles have one number, above = k + 1 and n - rank = k + 1.
@@ -19,8 +19,8 @@ these of loss/B_g, and B_g >= B in each of them. QED. One that is in the most bi
 
 What holds is a statement on **ranks**: with the interval's level, the number lies between the speeds of the
 vehicles number ``rank_low`` and ``rank_high``, counted from the slowest (0: the speed 0; one more than there
-are: the speed U). For q n a whole number that is q n - k .. q n + k + 1, k the reach. How far apart in speed
-these are, only the speeds could tell: a theorem in speeds has the whole range alone.
+are: the speed U). For q n a whole number that is q n - k .. q n + k + 1, k the rank error. How far apart in
+speed these are, only the speeds could tell: a theorem in speeds has the whole range alone.
 """
 
 from __future__ import annotations

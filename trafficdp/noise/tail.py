@@ -173,12 +173,12 @@ def half_width_of_sum(scale: FloatArray, terms: IntArray, level: float) -> Float
 
 
 def clamped_sum_error(scale: FloatArray, terms: IntArray, value_range: float) -> FloatArray:
-    """Return the worst case over the truth of E|clip(truth + noise) - truth|, clipping to [0, reach].
+    """Return the worst case over the truth of E|clip(truth + noise) - truth|, clipping to [0, R].
 
-    Noise is symmetric, so the error at truth t is g(t) + g(reach - t), g(a) = E min(X+, a) concave: worst
-    in the middle, E min(|X|, reach/2) = sum_j p_j (j P(j + 1, a) + a Q(j, a)), a = reach/(2 scale), times
-    the scale. ``scale`` (in the unit of ``value_range``) and ``terms`` have shape (G,). Continuous noise; the
-    integers' is at most ``terms`` lattice steps more.
+    R is ``value_range``. Noise is symmetric, so the error at truth t is g(t) + g(R - t), g(a) = E min(X+, a)
+    concave: worst in the middle, E min(|X|, R/2) = sum_j p_j (j P(j + 1, a) + a Q(j, a)), a = R/(2 scale),
+    times the scale. ``scale`` (in the unit of ``value_range``) and ``terms`` have shape (G,). Continuous
+    noise; the integers' is at most ``terms`` lattice steps more.
     """
     result = np.zeros(scale.shape)
     safe = np.where(scale > 0, scale, 1.0)

@@ -156,10 +156,10 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
         return UtilityVerdict(rule, least, widest[least], MOST_SPANNED)
     if rule is RefusalRule.INTERVAL:
         bound, widths = request.map.bound, allocation.half_widths()
-        reach = {each: each.largest(bound.upper) for each in widths}
-        spanned = {each: min(2 * positive_median(half), reach[each]) for each, half in widths.items()}
-        least = max(spanned, key=lambda each: spanned[each] / reach[each])
-        return UtilityVerdict(rule, least, spanned[least], reach[least], yardstick=yardstick)
+        max_value = {each: each.largest(bound.upper) for each in widths}
+        spanned = {each: min(2 * positive_median(half), max_value[each]) for each, half in widths.items()}
+        least = max(spanned, key=lambda each: spanned[each] / max_value[each])
+        return UtilityVerdict(rule, least, spanned[least], max_value[least], yardstick=yardstick)
     skills = allocation.skill
     least = min(skills, key=lambda each: (skills[each].enough, skills[each].expected))
     skill = skills[least]

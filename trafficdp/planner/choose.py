@@ -345,8 +345,8 @@ def shares(request: Request) -> dict[Statistic, Loss]:
     """
     total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
     if request.kind is LossKind.PURE:
-        reach = {s: Fraction(s.largest(request.map.bound.upper)) for s in weight}
-        weight = {s: reach[s] / Fraction(t) for s, t in request.tolerance.items()}
+        max_value = {s: Fraction(s.largest(request.map.bound.upper)) for s in weight}
+        weight = {s: max_value[s] / Fraction(t) for s, t in request.tolerance.items()}
     whole = sum(weight.values())
     return {s: type(total)(int(total.pico * each / whole)).chargeable for s, each in weight.items()}
 

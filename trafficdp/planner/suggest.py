@@ -58,9 +58,9 @@ def half_width_of(
     found = _HALF_WIDTH.fullmatch(asked)
     if found is None or not (number := Fraction(found[1])):
         raise UsageError("the half width is not a speed", got=f"{asked:.40}", expected=expected)
-    reach = allocation.WidthGoal.MEDIAN if found[3] is None else allocation.WidthGoal.EVERY
+    goal = allocation.WidthGoal.MEDIAN if found[3] is None else allocation.WidthGoal.EVERY
     if found[2] is None:
-        return float(number), reach
+        return float(number), goal
     if {*statistics} == {Statistic.VARIANCE}:
         raise UsageError(
             "a half width of a variance has no unit of speed",
@@ -68,7 +68,7 @@ def half_width_of(
             expected=f"a bare number, in ({bound.unit.label})²",
         )
     unit = parse_speed_unit(found[2], where="the half width")
-    return float(number * unit.factor_to(bound.unit)), reach
+    return float(number * unit.factor_to(bound.unit)), goal
 
 
 def least_loss(
@@ -205,12 +205,12 @@ def nearest(options: list[MapOption]) -> MapOption | None:
 
 
 def _options(
-    grid: Grid, request: Request, half_width: float, reach: allocation.WidthGoal, counts: Counts
+    grid: Grid, request: Request, half_width: float, goal: allocation.WidthGoal, counts: Counts
 ) -> Iterator[MapOption]:
     """Yield the map of ``grid``, and if it does not fit also the one with the least min_vehicles that fits.
 
     A map fits if the half width of the main statistic's interval, in its unit, is at most ``half_width`` in
-    the median bin or in every bin, by ``reach``. ``counts`` are those of all bins of ``grid``.
+    the median bin or in every bin, by ``goal``. ``counts`` are those of all bins of ``grid``.
     """
     choices = np.unique(counts.users_per_bin)
     choices = choices[choices >= request.map.min_vehicles]
@@ -230,10 +230,10 @@ def _options(
         made = planned(asked)
         if made is None:
             return None
-        width = allocation.precision(made).at(reach)
+        width = allocation.precision(made).at(goal)
         needed = None
         if width > half_width:
-            needed = least_loss(partial(allocate, counts, asked, None), request.kind, half_width, reach)
+            needed = least_loss(partial(allocate, counts, asked, None), request.kind, half_width, goal)
         share = float(made.counts.samples_per_bin.sum()) / records
         bins = made.counts.bins
         return MapOption(grid, min_vehicles, bins, share, width, width <= half_width, needed)
@@ -247,7 +247,7 @@ def _options(
     while low < high:
         middle = (low + high) // 2
         made = planned(request.with_min_vehicles(int(choices[middle])))
-        if made is not None and allocation.precision(made).at(reach) <= half_width:
+        if made is not None and allocation.precision(made).at(goal) <= half_width:
             high = middle
         else:
             low = middle + 1

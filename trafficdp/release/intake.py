@@ -443,8 +443,8 @@ class Intake:
         extents = Extents()
         for reading in readings:
             extents |= reading.extents
-        reach = extents.readable
-        days = None if reach is None else extent_in_words(reach, self.config.grid.period.time_zone)["days"]
+        extent = extents.readable
+        days = None if extent is None else extent_in_words(extent, self.config.grid.period.time_zone)["days"]
         ingest_read.require_kept_rows(together, source, self.config.relation, days)
         return dict(zip(order, in_order, strict=True))
 

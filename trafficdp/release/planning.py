@@ -387,10 +387,9 @@ class Planning:
         # an error of the map itself is told before any search, whatever loss is configured
         at(LOSSES[request.kind].of(1))
         needed = {
-            reach: suggest.least_loss(at, request.kind, width, reach)
-            for reach in planner_allocation.WidthGoal
+            goal: suggest.least_loss(at, request.kind, width, goal) for goal in planner_allocation.WidthGoal
         }
-        found = needed[question.reach]
+        found = needed[question.goal]
         if found is None:
             raise UninformativeReleaseError(
                 f"no {request.kind.quantity} makes the intervals so narrow",
@@ -400,7 +399,7 @@ class Planning:
             )
         answer = results.Answer(
             width,
-            question.reach,
+            question.goal,
             needed[planner_allocation.WidthGoal.MEDIAN],
             needed[planner_allocation.WidthGoal.EVERY],
             (),
@@ -410,7 +409,7 @@ class Planning:
         plan, counts = self._at(grid, replace(request, loss=found), question, answer)
         if found > plan.budget_left and plan.budget_left.pico > 0:
             wider = suggest.data_needed(
-                grid, found, plan.budget_left, self._needed_for(request, width, question.reach)
+                grid, found, plan.budget_left, self._needed_for(request, width, question.goal)
             )
             plan = replace(plan, growth=wider)
         return plan, counts
@@ -422,17 +421,17 @@ class Planning:
         # an empty study area is told before any search
         self._contributions(self._config.grid)
         options = suggest.try_maps(
-            self._config.grid, request, width, question.reach, self._counts, self._looked_at
+            self._config.grid, request, width, question.goal, self._counts, self._looked_at
         )
         chosen = suggest.best_fitting_map(options)
         if chosen is None:
             raise self._nothing_fits(request, question, width, options)
-        answer = results.Answer(width, question.reach, None, None, tuple(options), chosen, None)
+        answer = results.Answer(width, question.goal, None, None, tuple(options), chosen, None)
         here = next(
             (option for option in options if option.grid == self._config.grid and not option.fits), None
         )
         if here is not None and here.loss is not None:
-            needed_on = self._needed_for(request, width, question.reach)
+            needed_on = self._needed_for(request, width, question.goal)
             answer = replace(
                 answer,
                 growth_of_configured=suggest.data_needed(
@@ -458,7 +457,7 @@ class Planning:
         if near is not None and near.loss is not None:
             ways.append(f"{asked} would take {quantity} {near.loss}, with {_settings(near)}")
             wider = suggest.data_needed(
-                near.grid, near.loss, request.loss, self._needed_for(request, width, question.reach)
+                near.grid, near.loss, request.loss, self._needed_for(request, width, question.goal)
             )
             ways.append(f"or {max(wider.vehicles, 1.1):.2g} times as many vehicles that drive like these")
         return UninformativeReleaseError(
@@ -476,13 +475,13 @@ class Planning:
         return suggest.data_needed(grid, PureDP.of(rounded_up(epsilon)), request.loss, needed_on)
 
     def _needed_for(
-        self, request: Request, width: float, reach: planner_allocation.WidthGoal
+        self, request: Request, width: float, goal: planner_allocation.WidthGoal
     ) -> Callable[[Grid], Loss | None]:
         def needed_on(candidate: Grid) -> Loss | None:
             counts = self._counts(candidate)
             if not bool(np.any(counts.users_per_bin >= request.map.min_vehicles)):
                 return None
-            return suggest.least_loss(_allocating(candidate, counts, request), request.kind, width, reach)
+            return suggest.least_loss(_allocating(candidate, counts, request), request.kind, width, goal)
 
         return needed_on
 

@@ -132,14 +132,14 @@ class ReleasedMap:
 class PlanQuestion:
     """What is asked of a plan besides its loss.
 
-    ``half_width`` (main statistic's unit): intervals of the median bin, or of every bin (``reach``), must
+    ``half_width`` (main statistic's unit): intervals of the median bin, or of every bin (``goal``), must
     be that narrow; alone, the least loss is looked for, with ``search_maps`` the finest map at the
     loss there is. ``within_budget``: the largest loss that every vehicle can pay, if that is less.
     ``saved`` names a plan of the store that is taken as it was frozen.
     """
 
     half_width: float | None = None
-    reach: WidthGoal = WidthGoal.MEDIAN
+    goal: WidthGoal = WidthGoal.MEDIAN
     search_maps: bool = False
     within_budget: bool = False
     suggestions: bool = True
@@ -157,7 +157,7 @@ class Answer:
     """
 
     half_width: float
-    reach: WidthGoal
+    goal: WidthGoal
     median_loss: Loss | None
     every_loss: Loss | None
     options: tuple[MapOption, ...]

@@ -42,7 +42,7 @@ def test_settings_that_are_not_those_of_today_are_restored():
         "halves": 5,
     }
     assert with_settings(today, written) == then
-    stage = KnownTwoMoments(TwoStage(spread=0.25, reach=2))
+    stage = KnownTwoMoments(TwoStage(spread=0.25, half_width=2))
     assert with_settings(KnownTwoMoments(TwoStage()), settings_of(stage)) == stage
     assert in_words({"cap": "median", "block": None}) == "cap median, block none"
 

@@ -138,9 +138,9 @@ def changes(
     own, others = law.half_width(single), old.half_width(single)
     half = certainty.difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
     to_unit = release.request.factor(statistic)
-    reach = statistic.largest(release.request.bound.upper) * to_unit
-    ends = np.maximum(low - own, 0.0), np.minimum(high + own, reach)
-    old_ends = np.maximum(old_low - others, 0.0), np.minimum(old_high + others, reach)
+    max_value = statistic.largest(release.request.bound.upper) * to_unit
+    ends = np.maximum(low - own, 0.0), np.minimum(high + own, max_value)
+    old_ends = np.maximum(old_low - others, 0.0), np.minimum(old_high + others, max_value)
     lowest = np.maximum(low - old_high - half, ends[0] - old_ends[1])
     highest = np.minimum(high - old_low + half, ends[1] - old_ends[0])
     values = _values(release, statistic, rows), _values(earlier, statistic, old_rows) * factor

@@ -159,11 +159,11 @@ class LaplaceNoise:
         """Return each statistic's expected absolute error at the worst truth, clamped, unrounded, (G,)."""
         found: dict[Statistic, FloatArray] = {}
         for statistic, size in self.expected_noise().items():
-            reach = statistic.largest(self.bound.upper)
+            max_value = statistic.largest(self.bound.upper)
             if statistic is Statistic.VARIANCE:
-                found[statistic] = tail.two_noises_error(*self._of_variances(), reach)
+                found[statistic] = tail.two_noises_error(*self._of_variances(), max_value)
             else:
-                found[statistic] = tail.clamped_laplace_error(size, np.zeros(len(size)), reach)
+                found[statistic] = tail.clamped_laplace_error(size, np.zeros(len(size)), max_value)
         return found
 
     def _of_variances(self) -> tuple[FloatArray, FloatArray]:
@@ -429,11 +429,11 @@ class CalibratedLaplace:
         return found
 
     def _error(self, statistic: Statistic) -> FloatArray:
-        reach, bias = statistic.largest(self.public.bound.upper), self.bias(statistic)
+        max_value, bias = statistic.largest(self.public.bound.upper), self.bias(statistic)
         if statistic is VARIANCE:
-            return self._variance_noise.error(reach)
+            return self._variance_noise.error(max_value)
         scale: FloatArray = np.asarray(self.noise_scale(statistic))
-        return tail.clamped_laplace_error(scale, bias, reach)
+        return tail.clamped_laplace_error(scale, bias, max_value)
 
     def _half_width(self, statistic: Statistic, level: float) -> FloatArray:
         terms, bias = self.terms(statistic), self.bias(statistic)
@@ -444,9 +444,9 @@ class CalibratedLaplace:
 
     @cached_property
     def _variance_noise(self) -> two_moments.VarianceNoise:
-        terms, reach = self.terms(VARIANCE), VARIANCE.largest(self.public.bound.upper)
+        terms, max_value = self.terms(VARIANCE), VARIANCE.largest(self.public.bound.upper)
         first, second = (term.scale * term.step for term in terms)
-        error = np.minimum(tail.two_noises_error(first, second, reach) + _shift_of(terms), reach)
+        error = np.minimum(tail.two_noises_error(first, second, max_value) + _shift_of(terms), max_value)
         bias = self.bias(VARIANCE)
         return two_moments.VarianceNoise(
             has_variance(self.statistics, self.public.counts),

@@ -341,10 +341,10 @@ class Levy(Projected):
         )
         _, first_high = partition.interval(partition.start[:-1], self.halves)
         last_low, _ = partition.interval(partition.start[1:] - 1, self.halves)
-        reach = np.maximum(lattice.top - first_high, last_low) / lattice.top * upper
+        farthest = np.maximum(lattice.top - first_high, last_low) / lattice.top * upper
         scale = means.choice_scale(lattice.arrays.influence, request.loss / 2)
         excess = scale * (1 + np.log(partition.parts)) / lattice.arrays.per_bin
-        projection = np.where(selects, reach * np.minimum(1.0, 0.5 + excess), 0.0)
+        projection = np.where(selects, farthest * np.minimum(1.0, 0.5 + excess), 0.0)
         widest = np.where(selects, np.minimum(self.halves * partition.width, lattice.top), lattice.top)
         noise = _projected(lattice, widest, self._share(lattice, request.loss)).scale * lattice.unit
         # the error grows by at most 1 a unit of bias, so the expected projection may be added

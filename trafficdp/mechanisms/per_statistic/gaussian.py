@@ -53,8 +53,10 @@ class GaussianTwin:
     def expected_error(self, request: StatisticRequest) -> FloatArray:
         """Return each bin's expected absolute error, (G,): noise sd sqrt(2/pi), at most U/2, and rounding."""
         (term,) = self.noise_terms(request)
-        reach = request.range
-        return np.asarray(np.minimum(np.minimum(term.mean_absolute_noise, reach / 2) + term.bias, reach))
+        max_value = request.range
+        return np.asarray(
+            np.minimum(np.minimum(term.mean_absolute_noise, max_value / 2) + term.bias, max_value)
+        )
 
     def noise_terms(self, request: StatisticRequest) -> tuple[NoiseTerm, ...]:
         """Return the noise and bias that bound each mean's error before clamping, from counts."""

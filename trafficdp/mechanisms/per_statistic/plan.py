@@ -154,9 +154,9 @@ class PlanMechanism:
         centre = np.asarray(drawn * (upper / TOP), dtype=np.float64)
         weight = self._weights(counts, own - centre[counts.bin_index], upper, parts.spread, measure)
         vehicles = int(np.count_nonzero(counts.bins_per_user))
-        reach = weight * (vehicles / counts.samples_per_bin)
-        y = reach[counts.bin_index] * (total - counts.count * centre[counts.bin_index])
-        shift = _clipped_sums(counts, y, reach * centre, reach * (upper - centre), parts, measure)
+        factor = weight * (vehicles / counts.samples_per_bin)
+        y = factor[counts.bin_index] * (total - counts.count * centre[counts.bin_index])
+        shift = _clipped_sums(counts, y, factor * centre, factor * (upper - centre), parts, measure)
         return np.asarray(np.clip(centre + shift / (weight * vehicles), 0.0, upper))
 
     def _weights(

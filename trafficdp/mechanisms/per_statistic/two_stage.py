@@ -35,11 +35,11 @@ class TwoStage(Means):
     """The Winsorised mean estimator, over all bins at once.
 
     tau = sigma sqrt(2 ln(2n/gamma)/m) with m the median count of a bin and sigma = ``spread`` U, a public
-    standard deviation of single samples; the interval reaches ``reach`` tau to each side.
+    standard deviation of single samples; the interval is ``half_width`` times tau to each side.
     """
 
     gamma: float = 0.2
-    reach: float = 1.5
+    half_width: float = 1.5
     spread: float = 0.5
 
     name = "two_stage"
@@ -89,7 +89,7 @@ class TwoStage(Means):
         bound = request.bound
         width = self.width(request.counts, bound)
         share = np.where(
-            width >= bound.upper_steps, 1.0, np.minimum(2 * self.reach * width / bound.upper_steps, 1.0)
+            width >= bound.upper_steps, 1.0, np.minimum(2 * self.half_width * width / bound.upper_steps, 1.0)
         )
         (term,) = self.noise_terms(request)
         return np.asarray(np.minimum(share * term.mean_absolute_noise, float(bound.upper) / 2))
@@ -136,8 +136,8 @@ class TwoStage(Means):
         choice = self._choice(counts, bound, epsilon)
         drawn = measure.select_claimed(choice, cost, np.ones_like(cost), start) - start[:-1]
         middle = (drawn * width + np.minimum((drawn + 1) * width, bound.upper_steps)) / 2
-        low = np.clip(np.ceil(middle - self.reach * width), 0, bound.upper_steps).astype(np.int64)
-        high = np.clip(np.floor(middle + self.reach * width), 0, bound.upper_steps).astype(np.int64)
+        low = np.clip(np.ceil(middle - self.half_width * width), 0, bound.upper_steps).astype(np.int64)
+        high = np.clip(np.floor(middle + self.half_width * width), 0, bound.upper_steps).astype(np.int64)
         return low, np.maximum(low, high)
 
     def _choice(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> ClaimedScores:

@@ -67,7 +67,7 @@ def iome_mean(
     ``largest_length`` is the public bound on the rows' l2 length. Columns are padded to a power of 2. Raises
     UsageError unless it and rho are positive.
     """
-    positive(reach=largest_length)
+    positive(largest_length=largest_length)
     positive(rho=rho)
     rows, given = x.shape
     columns = 1 << max(0, (given - 1).bit_length())

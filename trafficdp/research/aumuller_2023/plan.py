@@ -115,30 +115,31 @@ def _whole(x: FloatArray, low: float, high: float) -> IntArray:
 
 
 NEARLY_LINEAR = 2.0**-10
-"""Medians are drawn on the scale asinh(x / (reach * NEARLY_LINEAR)): linear in the middle, logarithmic far
-out. A public increasing map changes no rank; it makes the room beyond the data, which competes with the
-data's own ranks, about 70 times smaller."""
+"""Medians are drawn on the scale asinh(x / (clip_bound * NEARLY_LINEAR)): linear in the middle, logarithmic
+far out. A public increasing map changes no rank; it makes the room beyond the data, which competes with the
+data's own ranks, about 70 times smaller.
+"""
 OCTAVES = 64.0
 
 
-def private_centre(x: FloatArray, reach: float, rho: float, measure: Measure) -> FloatArray:
-    """Return a private median of every column of x, within [-reach, reach], rho-zCDP in total."""
-    unit, top = reach * NEARLY_LINEAR, float(np.arcsinh(1 / NEARLY_LINEAR))
+def private_centre(x: FloatArray, clip_bound: float, rho: float, measure: Measure) -> FloatArray:
+    """Return a private median of every column of x, within [-clip_bound, clip_bound], rho-zCDP in total."""
+    unit, top = clip_bound * NEARLY_LINEAR, float(np.arcsinh(1 / NEARLY_LINEAR))
     columns = x.shape[1]
     drawn = exponential_quantiles(np.arcsinh(x / unit), -top, top, len(x) // 2, rho / columns, measure)
     return np.asarray(np.sinh(drawn) * unit)
 
 
 def plan_mean(
-    x: FloatArray, reach: float, rho: float, measure: Measure, *, power: int = 2, scaled: bool = True
+    x: FloatArray, clip_bound: float, rho: float, measure: Measure, *, power: int = 2, scaled: bool = True
 ) -> FloatArray:
     """Return a rho-zCDP estimate of the mean of the rows of ``x`` (n, d), shape (d,), for small l_p error.
 
-    p is ``power``; entries of x are clipped to [-reach, reach] first. ``scaled`` False gives all coordinates
-    the same noise. Raises UsageError for fewer than 4 rows, a power below 1, or a reach or rho that is not
-    positive.
+    p is ``power``; entries of x are clipped to [-clip_bound, clip_bound] first. ``scaled`` False gives all
+    coordinates the same noise. Raises UsageError for fewer than 4 rows, a power below 1, or a clip_bound or
+    rho that is not positive.
     """
-    positive(reach=reach)
+    positive(clip_bound=clip_bound)
     positive(rho=rho)
     rows, columns = x.shape
     if rows < 4 or power < 1:
@@ -147,16 +148,16 @@ def plan_mean(
         )
     of_centre, of_spread, of_clipping = (rho * each / 16 for each in SIXTEENTHS[scaled])
     of_noise = rho - of_centre - of_spread - of_clipping
-    inside = np.clip(x, -reach, reach)
-    centre = private_centre(inside, reach, of_centre, measure)
+    inside = np.clip(x, -clip_bound, clip_bound)
+    centre = private_centre(inside, clip_bound, of_centre, measure)
     weight = np.ones(columns)
     if scaled:
-        variance = private_variances(inside, reach, of_spread / columns, measure)
+        variance = private_variances(inside, clip_bound, of_spread / columns, measure)
         spread = np.sqrt(variance)
         weight = scaling(spread + spread.mean(), power)
     y = (inside - centre) * weight
     # every length is at most |s 2 M|
-    limit = float(np.linalg.norm(weight) * 2 * reach)
+    limit = float(np.linalg.norm(weight) * 2 * clip_bound)
     length = np.sqrt(np.einsum("ij,ij->i", y, y))[:, None]
     rank = int(rows - np.ceil(rank_allowance(rows, of_clipping)))
     found = exponential_quantiles(length, 0.0, limit, max(rank, rows // 2), of_clipping, measure)
@@ -179,20 +180,20 @@ def pair_variances(x: FloatArray, group: int, measure: Measure) -> FloatArray:
 
 
 def private_variances(
-    x: FloatArray, reach: float, rho: float, measure: Measure, *, group: int = 1, gaussian: bool = True
+    x: FloatArray, clip_bound: float, rho: float, measure: Measure, *, group: int = 1, gaussian: bool = True
 ) -> FloatArray:
     """Return a private estimate of the variance of every column of ``x``, rho-zCDP a column, shape (d,).
 
-    It is the private median of ``pair_variances`` (Algorithm 2). Entries lie in [-reach, reach], so that a
-    half square is at most (2 reach)^2/2. ``gaussian`` divides by ``chi_square_factor``, which makes it a
-    variance if the data are Gaussian; else it stays a median.
+    It is the private median of ``pair_variances`` (Algorithm 2). Entries lie in [-clip_bound, clip_bound], so
+    that a half square is at most (2 clip_bound)^2/2. ``gaussian`` divides by ``chi_square_factor``, which
+    makes it a variance if the data are Gaussian; else it stays a median.
 
     The quantile is drawn on a logarithmic scale from the largest half square down to 2^-64 of it (the paper:
     linear). Any increasing map that is public keeps the privacy; a range of 64 octaves in place of one of (2
-    reach)^2/2 units makes it unlikely that a draw is off by orders of magnitude.
+    clip_bound)^2/2 units makes it unlikely that a draw is off by orders of magnitude.
     """
     pairs = pair_variances(x, group, measure)
-    top = float(np.log2((2 * reach) ** 2 / 2))
+    top = float(np.log2((2 * clip_bound) ** 2 / 2))
     octaves = np.log2(np.maximum(pairs, 2.0 ** (top - OCTAVES)))
     found = np.exp2(exponential_quantiles(octaves, top - OCTAVES, top, len(pairs) // 2, rho, measure))
     return np.asarray(found / chi_square_factor(group) if gaussian else found)

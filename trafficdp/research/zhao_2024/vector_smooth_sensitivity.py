@@ -153,9 +153,9 @@ class CentreLattice:
         chosen = np.zeros((1, d))
         for i in range(d - 1, -1, -1):
             middle = (target[i] - chosen[:, i + 1 :] @ upper[i, i + 1 :]) / upper[i, i]
-            reach = np.sqrt(left) / abs(upper[i, i])
-            low = np.ceil(middle - reach).astype(np.int64)
-            count = np.maximum(np.floor(middle + reach).astype(np.int64) - low + 1, 0)
+            max_distance = np.sqrt(left) / abs(upper[i, i])
+            low = np.ceil(middle - max_distance).astype(np.int64)
+            count = np.maximum(np.floor(middle + max_distance).astype(np.int64) - low + 1, 0)
             parent = np.repeat(np.arange(len(count)), count)
             value = low[parent] + np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
             chosen = chosen[parent]
@@ -178,7 +178,7 @@ def vector_distance(
     mean_limit: float,
     lattice: CentreLattice,
     minimiser: FloatArray,
-    reach: FloatArray,
+    max_distance: FloatArray,
     limit: int,
 ) -> int:
     """Return the least number of vehicles to replace until data is good for some centre, at most ``limit``.
@@ -186,8 +186,8 @@ def vector_distance(
     Exact.
 
     Private. ``y`` (n, d) are the vehicles' vectors, ``weight`` and ``radius`` = share T_i have shape (n,),
-    ``minimiser`` (d,) is near the Huber minimiser, and ``reach[k]`` (shape (limit,), increasing) how far from
-    it a centre that costs k can be.
+    ``minimiser`` (d,) is near the Huber minimiser, and ``max_distance[k]`` (shape (limit,), increasing) how
+    far from it a centre that costs k can be.
     """
 
     def cost(centres: FloatArray, size: float) -> IntArray:
@@ -205,7 +205,7 @@ def vector_distance(
     if best == 0:
         return 0
     # every centre that may still be better is this near
-    near = float(reach[best - 1])
+    near = float(max_distance[best - 1])
     if int(cost(minimiser[None], near)[0]) >= best:
         return best
     # finer and finer balls, of which those that cannot hold a better centre are dropped
@@ -277,7 +277,7 @@ class GoodDataSets:
     k0: int
     share: float
     mean_limit: float
-    reach: FloatArray
+    max_distance: FloatArray
 
 
 @dataclass(frozen=True)
@@ -358,10 +358,10 @@ class VectorHuberParameters:
         for k0 in sorted(spread, key=lambda k0: abs(k0 - len(k) / 4)):
             for part, share in zip(MEAN_SHARES, shares, strict=True):
                 limit = part * float(share[k0]) * mean
-                reach = (limit + self.moved[:k0]) / self.remaining[:k0] + 2 * self.tolerance
-                few = self.lattice.most_within(float(reach[-1])) <= MOST_CENTRES
+                max_distance = (limit + self.moved[:k0]) / self.remaining[:k0] + 2 * self.tolerance
+                few = self.lattice.most_within(float(max_distance[-1])) <= MOST_CENTRES
                 if share[k0] >= LEAST_SHARE and few:
-                    found.append(GoodDataSets(k0, float(share[k0]), limit, reach))
+                    found.append(GoodDataSets(k0, float(share[k0]), limit, max_distance))
         return found
 
     def bound_of(self, level: GoodDataSets, delta: int, one: float, beta: float) -> float:
@@ -410,7 +410,7 @@ def vector_smooth_sensitivity(
             level.mean_limit,
             shape.lattice,
             centre,
-            level.reach,
+            level.max_distance,
             limit,
         )
 

@@ -169,9 +169,9 @@ def test_what_was_kept_is_shown_beside_what_is_declared(city, write_rows, comman
     assert row_of(result.out, "from day to day") == ["from day to day", *days]
     assert row_of(result.out, "number of days") == ["number of days", "2", "1"]
     (facts,) = command("--json", "ingest", "--dry-run", "a.csv").json["files"]
-    assert facts["rows_kept_reach"] == facts["rows_in_reach"]
-    assert facts["rows_kept_reach"]["longitude"] == "16.30 to 16.39"
-    assert (facts["rows_kept_reach"]["days"], facts["days_kept"], facts["exchanged"]) == ("2026-03-02", 1, 0)
+    assert facts["rows_kept_extent"] == facts["rows_in_extent"]
+    assert facts["rows_kept_extent"]["longitude"] == "16.30 to 16.39"
+    assert (facts["rows_kept_extent"]["days"], facts["days_kept"], facts["exchanged"]) == ("2026-03-02", 1, 0)
 
 
 def test_exchanged_columns_are_said_loudly_and_change_no_exit_code(city, feed, write_rows, command):

@@ -132,7 +132,7 @@ def test_the_distance_equals_all_subsets_and_all_centres(dimensions):
                 level.mean_limit,
                 shape.lattice,
                 centre,
-                level.reach,
+                level.max_distance,
                 level.k0,
             )
             assert found == brute
@@ -150,7 +150,7 @@ def test_the_minimiser_is_as_near_to_a_good_centre_as_the_search_assumes():
             lengths = np.linalg.norm(y, axis=1)
             y *= np.minimum(1, level.share * 4.0 / lengths)[:, None]
             y[:k] = AROUND[3] / FAR * 19
-            assert np.linalg.norm(minimiser(y, shape)) <= level.reach[k]
+            assert np.linalg.norm(minimiser(y, shape)) <= level.max_distance[k]
 
 
 def test_lemma_3_is_attained():
@@ -231,7 +231,7 @@ def test_more_dimensions_keep_to_the_number_of_centres():
     for dimensions in range(1, 9):
         shape = equal(100, dimensions=dimensions)
         assert shape.levels
-        assert all(shape.lattice.most_within(level.reach[-1]) <= 2_000_000 for level in shape.levels)
+        assert all(shape.lattice.most_within(level.max_distance[-1]) <= 2_000_000 for level in shape.levels)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +263,8 @@ def test_the_search_by_halves_finds_what_all_centres_give(dimensions, users):
         centre = minimiser(y, shape)
         for level in shape.levels[::5]:
             arguments = (shape.weight, level.share * shape.threshold, level.mean_limit, shape.lattice)
-            found = vector_distance(y, *arguments, centre, level.reach, level.k0)
-            every = shape.lattice.within(centre, float(level.reach[-1]))
+            found = vector_distance(y, *arguments, centre, level.max_distance, level.k0)
+            every = shape.lattice.within(centre, float(level.max_distance[-1]))
             brute = min(level.k0, int(_costs(every, y, *arguments[:3]).min()))
             assert found == brute
             reached.add(found)
