@@ -294,7 +294,7 @@ class SensitiveInputs:
     def zeroed(self) -> SensitiveInputs:
         """Return inputs with the same counts whose values are all 0, to rehearse a release."""
         known = self.contributions
-        nothing = np.zeros_like(known.total)
+        nothing = np.broadcast_to(np.int64(0), known.total.shape)
 
         def zeros() -> Samples:
             value = np.zeros(int(known.counts.count.sum()), dtype=np.int64)

@@ -318,7 +318,8 @@ class Ball(_Vectors):
         user, users = self.support.user, self.support.users
         real, flat = np.zeros(len(user)), np.ravel(values)[: len(user)]
         np.copyto(real[: len(flat)], flat, where=np.isfinite(flat))
-        whole = np.clip(_scaled(real, user, users, self.norm, self.bound), self.low, self.high)
+        whole = _scaled(real, user, users, self.norm, self.bound)
+        np.clip(whole, self.low, self.high, out=whole)
         return self.support.sums(_shrunk(whole, user, users, self.norm))
 
     def largest(self) -> IntArray:
@@ -389,10 +390,13 @@ def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: floa
     np.maximum.at(largest, user, share)
     share /= np.where(largest > 0, largest, 1.0)[user]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        length = largest * np.bincount(user, share**norm, users) ** (1 / norm)
+        share **= norm
+        length = largest * np.bincount(user, share, users) ** (1 / norm)
+        del share
         real *= np.minimum(1.0, bound / np.where(length > 0, length, 1.0))[user]
         real /= bound / laws.GRAINS
-    return np.clip(np.where(np.isfinite(real), real, 0.0), -laws.GRAINS, laws.GRAINS).astype(np.int64)
+    np.copyto(real, 0.0, where=~np.isfinite(real))
+    return np.clip(real, -laws.GRAINS, laws.GRAINS, out=real).astype(np.int64)
 
 
 def _shrunk(whole: IntArray, user: IntArray, users: int, norm: int) -> IntArray:

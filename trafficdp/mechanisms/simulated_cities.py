@@ -453,18 +453,18 @@ class SimulatedCity:
 
 
 def simulated_cities_of(
-    counts: Counts, bound: ContributionBound, hour: IntArray | None = None
+    counts: Counts, bound: ContributionBound, hour: IntArray | None = None, *, squares: bool = True
 ) -> Iterator[SimulatedCity]:
     """Yield simulated cities in which maps are tried: the public ``counts``, with speeds in 0..U.
 
     U is that of ``bound``. Each is drawn by another variation of the city model; where counts are large some
     variations are left out, but two are always tried. ``hour`` (G,) is the hour of day of every bin, None
-    where slots have none.
+    where slots have none. Without ``squares`` all sums of squares are 0: for maps without a variance.
     """
     models, vehicle = list(simulation_city.variations().values()), np.arange(counts.users, dtype=np.int64)
     for number in _numbers(counts):
         model, seed = models[number], CITY_SEED + number
-        made = simulation_city.simulated_truths(counts, bound, model, seed=seed, hour=hour)
+        made = simulation_city.simulated_truths(counts, bound, model, seed=seed, hour=hour, squares=squares)
         sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
         # only some maps ask for records, then at every draw
         records = cache(

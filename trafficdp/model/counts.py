@@ -337,7 +337,7 @@ class Counts:
         counts = Counts(cell[order][new], slot[order][new], per_bin, users, count, self.users)
         return Merging(counts, bin_of, pair_of)
 
-    def matrix(self, value: FloatArray, row: Whole, rows: int) -> sparse.csc_matrix:
+    def matrix(self, value: FloatArray | IntArray, row: Whole, rows: int) -> sparse.csc_matrix:
         """Return a sparse matrix (``rows``, G) of the (bin, user) pairs p: ``value[p]`` in row ``row[p]``.
 
         Its column is the bin of pair p. ``value`` and ``row`` (0 to ``rows`` - 1) have shape (P,).

@@ -59,7 +59,9 @@ def allocate(
             with suppress(UsageError):
                 maps[name] = _joint(name, keep, facts, request, f"{name}: all statistics together")
         if maps:
-            cities = simulated_cities.simulated_cities_of(kept, request.map.bound, hour)
+            cities = simulated_cities.simulated_cities_of(
+                kept, request.map.bound, hour, squares=Statistic.VARIANCE in request.tolerance
+            )
             tried = simulated_cities.skills_of(
                 [each.calibrated for each in maps.values()], request.loss, cities
             )

@@ -280,6 +280,7 @@ def simulated_truths(
     seed: int,
     cities: int = 1,
     hour: IntArray | None = None,
+    squares: bool = True,
 ) -> SimulatedTruths:
     """Return simulated speeds, summed by (bin, vehicle) pair, of ``cities`` cities with the public
     ``counts``.
@@ -288,22 +289,24 @@ def simulated_truths(
     bin (0..23), shape (G,), or None where slots have none: then ``hour_swing`` has no effect. Counts are
     given, so the model's fleet and flaws have none either. City k is the same however many there are. Cost:
     one draw a record, at most ``draws_per_pair`` a pair, for every city; some 2 million draws are held at a
-    time.
+    time. Without ``squares`` all sums of squares are 0, and take no memory.
 
     Raises UsageError unless 1 <= ``cities`` <= 10,000 and 0 <= ``seed``.
     """
     integer_between(1, 10_000, cities=cities)
     integer_between(0, 2**63 - 1, seed=seed)
     places = _Places.of(counts)
-    total = np.empty((2, cities, counts.pairs), dtype=np.int64)
+    total = np.empty((cities, counts.pairs), dtype=np.int64)
+    total_of_squares = np.empty_like(total) if squares else np.broadcast_to(np.int64(0), total.shape)
     for city in range(cities):
         moving = partial(_moving_speeds, counts, places, model, hour)
         for part, start, value, times in _drawn_pairs(counts, moving, bound, model, generator((seed, city))):
             times *= value
-            total[0, city, part] = np.add.reduceat(times, start)
-            times *= value
-            total[1, city, part] = np.add.reduceat(times, start)
-    return SimulatedTruths(counts, bound, total[0], total[1])
+            total[city, part] = np.add.reduceat(times, start)
+            if squares:
+                times *= value
+                total_of_squares[city, part] = np.add.reduceat(times, start)
+    return SimulatedTruths(counts, bound, total, total_of_squares)
 
 
 def simulated_records(

@@ -48,6 +48,12 @@ def truths(name="usual", counts=COUNTS, **changes):
     return simulated_truths(counts, BOUND, variations()[name], **given)
 
 
+def test_sums_are_the_same_without_their_squares():
+    found = truths(cities=2, squares=False)
+    np.testing.assert_array_equal(found.total, truths(cities=2).total)
+    assert not found.total_of_squares.any()
+
+
 def test_sums_are_those_of_as_many_whole_records_as_counted():
     found = truths(cities=3)
     assert found.total.shape == found.total_of_squares.shape == (3, COUNTS.pairs)

@@ -211,7 +211,7 @@ class Level(WeightedVehicleSums):
         An entry is a (place, vehicle) pair of ``support``; from public counts.
         """
         own = self.counts.count if self.weighs is model.Statistic.MEAN else np.ones_like(self.counts.count)
-        return self.counts.matrix(own.astype(np.float64), self.places.of_pair, len(self.support.user))
+        return self.counts.matrix(own, self.places.of_pair, len(self.support.user))
 
     @cached_property
     def cell_sd(self) -> FloatArray:

@@ -352,7 +352,7 @@ def _levels(
         prior, sampling = (unit * level.cell_sd) ** 2, unit**2 * level.weights.sampling
         precision, told, move = (np.zeros(level.size) for _ in range(3))
         pull = move
-        own, most = of_record * level.pair_sums(x, np.ones(len(mean))), level.weights.entry * (upper / unit)
+        own = of_record * level.pair_sums(x, np.ones(len(mean)))
         rounds = []
         for bound in level.clip_bounds:
             noise = (
@@ -361,8 +361,12 @@ def _levels(
                 / level.weights.place
             ) ** 2
             below = of_record * (level.bin_weights @ np.clip(mean + move[place], 0.0, upper))
-            step = level.step(level.support, bound, below, most - below, part)
-            answer = measure.measure(step, own - below) * (bound / GRAINS)
+            above = level.weights.entry * (upper / unit) - below
+            step = level.step(level.support, bound, below, above, part)
+            # as large as all entries: no more of them are kept than must be
+            del above
+            answer = measure.measure(step, np.subtract(own, below, out=below)) * (bound / GRAINS)
+            del step, below
             answer = answer * unit / level.weights.place
             rounds.append(Round(answer, move, noise))
             precision, told = precision + 1 / noise, told + (answer + move) / noise
