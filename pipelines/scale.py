@@ -38,7 +38,7 @@ from trafficdp.store.store_files import run
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import load_contributions
 
-VEHICLES = (1_000, 30_000, 90_000)
+VEHICLES = (1_000, 30_000, 90_000, 900_000)
 MAP = {"resolution = 7": "resolution = 8", '"whole_period"': '"hour_of_day"'}
 COLUMNS = ("vehicles", "records", "pairs", "step", "cpu_seconds", "peak_mb", "bytes")
 BIN, HERE = Path(sys.executable).parent, Path(__file__)

@@ -32,6 +32,7 @@ from neighbouring_stores import (
 from trafficdp.errors import UsageError
 from trafficdp.export.report.change_files import FORMATS as CHANGE_FORMATS
 from trafficdp.export.write import FORMATS
+from trafficdp.ingest import read as ingest_read
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.release import intake, specification
 from trafficdp.release.curator import Curator
@@ -497,9 +498,9 @@ def _forgotten_if_known(patch, *, renamed=True):
 
 def _refused_for_its_rows(patch):
     """A file is refused for having no row."""
-    sound = intake.Reading
+    sound = ingest_read.Reading
     patch.setattr(
-        intake,
+        ingest_read,
         "Reading",
         lambda *given, refuse_by_rows, **options: sound(*given, refuse_by_rows=True, **options),
     )

@@ -8,7 +8,7 @@ from importlib import resources
 import jsonschema
 import pytest
 
-from trafficdp.release import feeds as stream_files
+from trafficdp.ingest import read as ingest_read
 
 STREAM = "[stream]\npublish_every = 5\nlateness = 1\nrecords_per_vehicle = 200\n\n[[source]]"
 
@@ -105,14 +105,14 @@ def test_lines_of_standard_input_lie_in_no_file_while_they_are_read(live, comman
     os.write(writing, rows)
     os.close(writing)
     seen = []
-    real = stream_files.read_file
+    real = ingest_read.read_file
 
     def looked(*arguments, **options):
         files = [path for path in live.folder.rglob("*") if path.is_file()]
         seen.append([path.name for path in files if b"W-0000" in path.read_bytes()])
         return real(*arguments, **options)
 
-    monkeypatch.setattr(stream_files, "read_file", looked)
+    monkeypatch.setattr(ingest_read, "read_file", looked)
     with os.fdopen(reading) as lines, monkeypatch.context() as patched:
         patched.setattr("sys.stdin", lines)
         facts = command("--json", "stream", "-").json
