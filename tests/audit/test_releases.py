@@ -115,7 +115,7 @@ def test_the_city_is_of_siblings_and_its_first_vehicle_moves_alone():
     assert left.contributions().total[left.counts.user_index == 0].tolist() == [0, 0]
 
 
-def test_the_surprise_of_noise_is_its_law():
+def test_the_log_likelihood_of_noise_is_its_law():
     def numbers(*values):
         return np.array(values, dtype=np.int64)
 

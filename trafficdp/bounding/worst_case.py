@@ -123,11 +123,10 @@ def least_error_threshold(count: IntArray, bin_index: IntArray, bins: int, epsil
 def largest_bias(
     count: IntArray, bin_index: IntArray, bins: int, threshold_records: FloatArray, upper: float
 ) -> FloatArray:
-    """Return the largest bias of each bin's mean when totals are clipped to width T = ``threshold_records``
-    U.
+    """Return the largest bias of each bin's mean when vehicles' totals are clipped to width T, shape (G,).
 
-    Shape (G,), in the unit of ``upper`` = U: sum max(count - T/U, 0) U / (2 N), attained when all values are
-    0 or all are U. ``threshold_records`` is T/U, one a bin. From public counts.
+    In the unit of ``upper`` = U: sum max(count - T/U, 0) U / (2 N), attained when all values are 0 or all are
+    U. ``threshold_records`` is T/U, one a bin. From public counts.
     """
     excess = np.maximum(count - threshold_records[bin_index], 0.0)
     samples = np.bincount(bin_index, count, bins)

@@ -265,10 +265,10 @@ class InputFile:
         )
 
     def check_unpacked(self, unpacked: int, packed: int | None = None) -> None:
-        """Raise DataError when a ``refuse_by_rows`` file's bytes unpack to more than their packed size makes
-        plausible.
+        """Raise DataError when bytes unpack to more than their packed size makes plausible.
 
-        ``unpacked`` and ``packed`` are numbers of bytes; ``packed`` None: the size of the whole file.
+        Nothing is refused without ``refuse_by_rows``. ``unpacked`` and ``packed`` are numbers of bytes;
+        ``packed`` None: the size of the whole file.
         """
         if self.refuse_by_rows and unpacked > FREE_BYTES + LARGEST_RATIO * (
             self.size if packed is None else packed

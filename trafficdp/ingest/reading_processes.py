@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from trafficdp.errors import TrafficdpError
 from trafficdp.ingest.input_file import InputFile
@@ -76,10 +76,10 @@ def process_count() -> int:
     return min(cores, MOST_PROCESSES)
 
 
-def _shared(works: Sequence[FilesToRead | None]) -> FilesToRead | None:
-    """Return the work of several processes on all ``works``, which are of one source; None: too little."""
-    known = [each for each in works if each is not None]
-    if not known or len(known) < len(works):
+def _together(to_read: Sequence[FilesToRead | None]) -> FilesToRead | None:
+    """Return all of ``to_read``, files of one source, for several processes; None where it is too little."""
+    known = [each for each in to_read if each is not None]
+    if not known or len(known) < len(to_read):
         return None
     files = [file for each in known for file in each.files]
     try:
@@ -92,20 +92,20 @@ def _shared(works: Sequence[FilesToRead | None]) -> FilesToRead | None:
     return replace(known[0], files=files)
 
 
-class Readers:
+class Readers(ExitStack):
     """A context manager that starts processes to read the files of ``to_read``, where that pays.
 
     Otherwise files are read in this process. ``read_blocks`` must be called for every lot of files, in order.
     """
 
     def __init__(self, to_read: Sequence[FilesToRead | None]) -> None:
+        super().__init__()
         self._to_read, self._next = to_read, 0
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._open = ExitStack()
 
-    def __enter__(self) -> Readers:
-        work = _shared(self._to_read) if self._to_read else None
-        if work is None or (number := process_count()) < 2:
+    def __enter__(self) -> Self:
+        files = _together(self._to_read) if self._to_read else None
+        if files is None or (number := process_count()) < 2:
             return self
         found: list[subprocess.Popen[bytes]] = []
         with ExitStack() as started, suppress(OSError):
@@ -122,13 +122,11 @@ class Readers:
                     # of Linux; it may be a block ahead
                     fcntl.fcntl(_pipe(process.stdout), fcntl.F_SETPIPE_SZ, _PIPE)
                 with suppress(OSError), _pipe(process.stdin) as told:
-                    told.write(work.pickled(own, number))
+                    told.write(files.pickled(own, number))
             # all or none
-            self._processes, self._open = found, started.pop_all()
+            self._processes = found
+            self.callback(started.pop_all().close)
         return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
 
     def read_blocks(self, lot: Sequence[Any], read: Read) -> Iterator[Records]:
         """Yield the records of ``lot``, the next list of files, in large blocks.

@@ -47,8 +47,8 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks: the points of one layer.
 
     The layer is ``records`` of ``source``, or the only one. Raises DataError for what is no GeoPackage, where
-    the layer is not there or must be named, where its points are in no known reference system, and where a
-    ``refuse_by_rows`` file has no row.
+    the layer is not there or must be named, where its points are in no known reference system, and, with
+    ``refuse_by_rows``, where it has no row.
     """
     columns = declared_columns(source, ("vehicle", "time"))
     with closing(_opened(file)) as database:

@@ -135,7 +135,7 @@ def _to_text(values: list[str | None]) -> pa.Array:
 
 
 def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
-    """Raise DataError naming the keys that no record of a ``refuse_by_rows`` file has.
+    """Raise DataError naming the keys that no record has, where ``file`` has ``refuse_by_rows``.
 
     ``blocks`` has one mapping for each block of records: for every key, whether any of its records has it.
     """
@@ -160,7 +160,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks: those of the list at ``records``, or (.jsonl) of lines.
 
     In lines the path leads to a record, or a list of them, within each line. Raises DataError for what is no
-    JSON, where nothing lies at ``records``, and where no record of a ``refuse_by_rows`` file has a column.
+    JSON, where nothing lies at ``records``, and, with ``refuse_by_rows``, where no record has a column.
     """
     columns = csv_files.declared_columns(source, ("vehicle", "time", *csv_files.place_columns(source)))
     present, found = [], 0
@@ -253,7 +253,7 @@ _DEPTH = 4
 def read_iudx(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file``; ``columns`` of ``source`` may rename vehicle, time and speed.
 
-    Raises DataError when a document is not JSON, or no record of a ``refuse_by_rows`` file has a vehicle,
+    Raises DataError when a document is not JSON, or, with ``refuse_by_rows``, no record has a vehicle,
     time or place.
     """
     vehicle_keys = source.names_of("vehicle", "license_plate", "vehicle_id")
@@ -344,7 +344,7 @@ def read_mds(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the telemetry of ``file``: an array, ``{"telemetry": [...]}``, or (.jsonl) one record a line.
 
     ``columns`` of ``source`` may name another key than ``device_id`` for the vehicle. Raises DataError when a
-    document is not JSON or no record of a ``refuse_by_rows`` file has the keys of telemetry.
+    document is not JSON or, with ``refuse_by_rows``, no record has the keys of telemetry.
     """
     vehicle_key = source.columns.get("vehicle", "device_id")
     present = []

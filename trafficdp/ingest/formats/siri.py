@@ -59,7 +59,7 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     no vehicle runs has no rows and is accepted.
 
     Raises DataError for XML that is not well-formed or declares a document type; for JSON as
-    ``json_records`` does; where a ``refuse_by_rows`` file has no vehicle monitoring delivery.
+    ``json_records`` does; with ``refuse_by_rows``, where it has no vehicle monitoring delivery.
     """
     for columns, malformed in _xml(file) if is_xml(file) else _json(file):
         yield _records(columns, source, malformed)

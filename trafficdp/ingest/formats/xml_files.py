@@ -296,8 +296,8 @@ def _parent(path: Path) -> str:
 def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the records of ``file`` in blocks; one within another is a part of it, and no record.
 
-    Raises DataError as ``iterate_elements`` does, where a ``refuse_by_rows`` file has no record, and where no
-    record of it has a column; ConfigError where the source names no records.
+    Raises DataError as ``iterate_elements`` does, with ``refuse_by_rows``, where it has no record, and where
+    no record of it has a column; ConfigError where the source names no records.
     """
     if not source.records:
         raise ConfigError(f"source {source.name} does not name its records", expected='records = "ELEMENT"')
@@ -371,7 +371,7 @@ _NEXTBUS = tuple(("@" + name,) for name in ("id", "secsSinceReport", "lat", "lon
 def read_nextbus(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """Yield the vehicles of ``file``; a document without ``lastTime`` has no times.
 
-    Raises DataError as ``iterate_elements`` does, and where a ``refuse_by_rows`` file has neither vehicles
+    Raises DataError as ``iterate_elements`` does, and, with ``refuse_by_rows``, where it has neither vehicles
     nor a time.
     """
     moment: float | None = None

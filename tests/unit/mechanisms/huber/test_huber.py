@@ -60,7 +60,7 @@ def test_bins_take_huber_by_public_numbers_alone(samples_of):
 
 
 @pytest.mark.slow
-def test_huber_is_within_its_clean_error_and_beats_laplace(samples_of):
+def test_huber_is_within_its_typical_error_and_beats_laplace(samples_of):
     samples = samples_of(np.full((300, 400), 60), normal)
     epsilon = np.ones(300)
     mechanism = Huber(spread=SPREAD)
