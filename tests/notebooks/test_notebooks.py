@@ -38,8 +38,10 @@ FEWER = {
         "shares = (0.0, 0.25, 0.5, 0.75, 1.0)": "shares = (0.0, 1.0)",
     },
     "papers/george_2022.ipynb": {
-        "USERS, SAMPLES, STEPS, EPSILON, FAILURE, DELTA, RUNS = 1_000": "USERS, SAMPLES, STEPS, EPSILON, "
-        "FAILURE, DELTA, RUNS = 100",
+        "RUNS = 1_000, 64": "RUNS = 100, 16",
+        "1_024": "128",
+        "range(2, 8)": "range(2, 6)",
+        "(1_000, 100_000)": "(1_000, 10_000)",
         '"0.000001", 8': '"0.000001", 1',
         "n = 5_000": "n = 500",
         "range(2, 17)": "range(2, 10)",

@@ -369,19 +369,29 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.xdist_group("browser")
-@pytest.mark.parametrize("width", [390, 1280])
-def test_it_is_read_in_a_browser_from_a_folder_of_a_server_and_from_disk(two, tmp_path, chromium, width):
+@pytest.mark.parametrize(
+    ("width", "places"),
+    [
+        (390, ("server",)),
+        (1280, ("disk",)),
+        *(pytest.param(width, ("server", "disk"), marks=pytest.mark.prove) for width in (390, 1280)),
+    ],
+)
+def test_it_is_read_in_a_browser_from_a_folder_of_a_server_and_from_disk(
+    two, tmp_path, chromium, width, places
+):
     (tmp_path / "sub").mkdir()
     write_site(tmp_path / "sub/site", CITY, two, [])
     handler = functools.partial(Quiet, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         try:
-            for root in (
-                f"http://127.0.0.1:{server.server_port}/sub/site/",
-                (tmp_path / "sub/site").as_uri() + "/",
-            ):
-                visit(chromium, root, width)
+            roots = {
+                "server": f"http://127.0.0.1:{server.server_port}/sub/site/",
+                "disk": (tmp_path / "sub/site").as_uri() + "/",
+            }
+            for place in places:
+                visit(chromium, roots[place], width)
         finally:
             server.shutdown()
 
