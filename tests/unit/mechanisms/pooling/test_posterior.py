@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from trafficdp.mechanisms.pooling import posterior as own
 from trafficdp.mechanisms.pooling.posterior import (
@@ -86,8 +87,10 @@ def test_intervals_errors_and_chances_are_right_where_the_prior_is(shift):
             assert chance[some].mean() == pytest.approx(happened[some].mean(), abs=6 * sd + 0.01)
 
 
-def test_it_is_the_posterior_by_brute_force():
+@pytest.mark.parametrize("kept", [0, own.MOST_KEPT])
+def test_it_is_the_posterior_by_brute_force(kept, monkeypatch):
     """Three places, every factor of spreads, every speed of the grid; nothing shared with the code."""
+    monkeypatch.setattr(own, "MOST_KEPT", kept)
     rng = np.random.default_rng(2)
     places, _ = answered(rng, 3)
     bins = alone(places, 3, map=np.full(3, 1e9))
@@ -112,6 +115,25 @@ def test_it_is_the_posterior_by_brute_force():
             step = LAMBDA[1]
             below = np.clip((np.log(1 + end)[:, None] - LAMBDA) / step + 0.5, 0, 1)
             np.testing.assert_allclose((exact * below).sum(axis=1), outside, atol=2e-3)
+
+
+@pytest.mark.parametrize("sd", [0.02, 0.3])
+def test_a_place_moves_as_a_normal_says(sd):
+    """One place known exactly: its bins are N(its lambda + shift, sd^2), far from the ends of the grid."""
+    at = 70
+    log = np.where(np.arange(len(LAMBDA)) == at, 0.0, -500.0)[None]
+    place = Places(
+        speed_of(LAMBDA[[at]], UPPER), np.ones(1), np.zeros(1), lambda rows: log[rows], np.ones(1, dtype=bool)
+    )
+    shift, many = np.array([-0.4, 0.0, 0.3]), 3
+    bins = Bins(np.zeros(many, dtype=np.int64), shift, np.array([sd, sd, 0.4]), np.zeros(many))
+    found = posterior(place, bins, OneNumber(6.0, np.ones(many), np.ones(many)), UPPER)
+    for level, (low, high) in found.ends.items():
+        half = ndtri((1 + level) / 2) * bins.sd
+        for end, expected in ((low, -half), (high, half)):
+            np.testing.assert_allclose(
+                lambda_of(end, UPPER), LAMBDA[at] + shift + expected, atol=0.006 if sd > 0.1 else 0.012
+            )
 
 
 def test_numbers_do_not_depend_on_the_order_of_bins_and_places():
