@@ -134,15 +134,22 @@ class Contributions:
         nothing = np.zeros(counts.pairs, dtype=np.int64)
         return cls(counts, nothing, nothing, np.array([ANYONE]), bound)
 
+    def zeroed(self) -> Contributions:
+        """Return the same counts with sums of 0, which take no memory."""
+        nothing = np.broadcast_to(np.int64(0), self.counts.count.shape)
+        return replace(self, total=nothing, total_of_squares=nothing)
+
     def select(self, keep: BoolArray) -> Contributions:
         """Return the contributions to the bins where the mask ``keep`` (G,) is true."""
         if keep.all():
             return self
         pairs = self.counts.per_pair(keep)
+        total = self.total[pairs]
+        same = self.total_of_squares is self.total
         return Contributions(
             counts=self.counts.select(keep),
-            total=self.total[pairs],
-            total_of_squares=self.total_of_squares[pairs],
+            total=total,
+            total_of_squares=total if same else self.total_of_squares[pairs],
             vehicle=self.vehicle,
             bound=self.bound,
         )
@@ -287,21 +294,18 @@ class SensitiveInputs:
 
     def select(self, keep: BoolArray) -> SensitiveInputs:
         """Return the private inputs of the bins where the mask ``keep`` (G,) is true."""
-        return SensitiveInputs(
-            self.contributions.select(keep), lambda: self.read_samples().select(keep), self.recorded
-        )
+        read = self.read_samples
+        return SensitiveInputs(self.contributions.select(keep), lambda: read().select(keep), self.recorded)
 
     def zeroed(self) -> SensitiveInputs:
         """Return inputs with the same counts whose values are all 0, to rehearse a release."""
         known = self.contributions
-        nothing = np.broadcast_to(np.int64(0), known.total.shape)
 
         def zeros() -> Samples:
             value = np.zeros(int(known.counts.count.sum()), dtype=np.int64)
             return Samples(known.counts, value, known.vehicle, known.bound)
 
-        silent = replace(known, total=nothing, total_of_squares=nothing)
-        return SensitiveInputs(silent, zeros)
+        return SensitiveInputs(known.zeroed(), zeros)
 
 
 @dataclass(frozen=True, repr=False)

@@ -223,7 +223,7 @@ class Workspace:
         )
         with self._curator("plan") as curator:
             version = vault_fixes.data_version(curator.vault)
-            return curator.contributions(grid or self.config.grid, self.config.bound, version).counts
+            return curator.counted(grid or self.config.grid, self.config.bound, version).counts
 
     def release(
         self,
@@ -262,7 +262,7 @@ class Workspace:
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
                 return ReleasedMap(found, folder, planned.budget_left, is_reused=earlier not in finished)
             context = results.context_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
-            contributions = curator.contributions(planned.grid, self.config.bound, version)
+            contributions = curator.counted(planned.grid, self.config.bound, version)
             # what cannot be paid is said first: no other map of this loss would help
             loss_per_user = planned.allocation.event.loss_per_user
             vault_ledger.require_budget(

@@ -143,8 +143,8 @@ class Curator:
     store: Path
     vault: Vault
     head: Head
-    _last: list[tuple[object, Contributions]] = field(default_factory=list, repr=False)
-    """What was asked for last: a release asks for what its plan had."""
+    _last: list[tuple[object, vault_fixes.CachedContributions]] = field(default_factory=list, repr=False)
+    """The counts that were asked for last: a release asks for what its plan had."""
     _anyone: list[Contributions] = field(default_factory=list, repr=False)
     """The same, of anyone."""
 
@@ -154,14 +154,22 @@ class Curator:
         return vault_ledger.promise_in_force(self.vault).policy.relation
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
-        """Return the sums to plan with on ``grid``: of every (bin, vehicle) in the data ``version``.
+        """Return the sums of every (bin, vehicle) on ``grid`` in the data ``version``; raises as ``counted``.
 
         Where nothing about a vehicle is public, sums of 0 of one possible vehicle in every declared bin
-        instead. Raises DataError where public counts allow sums that 64 bits do not hold, UsageError where a
-        cluster has not reduced records for this map: before anything is charged.
+        instead.
+        """
+        found = self.counted(grid, bound, version)
+        return found if self.relation.hides_presence else self._recorded(grid, bound, version)
+
+    def counted(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
+        """Return what may be planned with: the counts of ``contributions``, with sums of 0.
+
+        Raises DataError where public counts allow sums that 64 bits do not hold, UsageError where a cluster
+        has not reduced records for this map: before anything is charged.
         """
         if not self.relation.hides_presence:
-            found = self._recorded(grid, bound, version)
+            found = self._counted(grid, bound, version).contributions
             require_exact_sums(found.counts.count, bound)
             return found
         if is_imported(self.vault.connection):
@@ -173,19 +181,44 @@ class Curator:
         return self._anyone[0]
 
     def _recorded(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
-        """Return the statistics of every (vehicle, bin): those asked for last, or from what the cache has."""
-        asked, last = (grid, bound, version), version.ingest_id
-        if self._last and self._last[0][0] == asked:
-            return self._last[0][1]
-        kept = vault_fixes.load_contributions(self.vault, grid, bound, last)
-        if kept is not None and kept.up_to_ingest == last:
-            found = kept.contributions
-        else:
-            found = reduce_fixes(self.vault.connection, grid, bound, last, kept)
-            with self.vault.transaction("keeping the contributions"):
-                vault_fixes.save_contributions(self.vault, grid, bound, last, found)
+        """Return the statistics of every (vehicle, bin), with the very counts of ``_counted``."""
+        counted, last = self._counted(grid, bound, version), version.ingest_id
+        # what planning has left, and then what loading leaves
         self.vault.free_memory()
-        self._last[:] = [(asked, found)]
+        found = vault_fixes.load_contributions(self.vault, grid, bound, last, counted)
+        self.vault.free_memory()
+        if found is not None:
+            return found.contributions
+        # the cache was emptied since, for other maps
+        return replace(self._reduced(grid, bound, last), counts=counted.contributions.counts)
+
+    def _counted(
+        self, grid: Grid, bound: ContributionBound, version: DataVersion
+    ) -> vault_fixes.CachedContributions:
+        """Return the counts of every (vehicle, bin), with sums of 0: those asked for last, or the cache's."""
+        asked, last = (grid, bound, version), version.ingest_id
+        if not self._last or self._last[0][0] != asked:
+            found = vault_fixes.load_contributions(self.vault, grid, bound, last, sums=False)
+            if found is None or found.up_to_ingest != last:
+                made = self._reduced(grid, bound, last, found)
+                found = vault_fixes.CachedContributions(made.zeroed(), last)
+                del made
+            self.vault.free_memory()
+            self._last[:] = [(asked, found)]
+        return self._last[0][1]
+
+    def _reduced(
+        self,
+        grid: Grid,
+        bound: ContributionBound,
+        last: int,
+        known: vault_fixes.CachedContributions | None = None,
+    ) -> Contributions:
+        """Bring the cache up to date, of which ``known`` are the counts; return what it has then."""
+        kept = vault_fixes.load_contributions(self.vault, grid, bound, last, known)
+        found = reduce_fixes(self.vault.connection, grid, bound, last, kept)
+        with self.vault.transaction("keeping the contributions"):
+            vault_fixes.save_contributions(self.vault, grid, bound, last, found)
         return found
 
     def check_not_behind(self, *, whole: bool = False) -> None:
@@ -383,16 +416,18 @@ class Curator:
             self._require_unseen(stored.release_id)
             policy = vault_ledger.promise_in_force(self.vault).policy
             charge = vault_ledger.Entries(self.vault)[stored.sequence - 1]
-            everything = self.sensitive_inputs(specification)
-            vehicle = everything.contributions.vehicle
+            pinned = DataVersion(specification.ingest_id, specification.data_version)
+            vehicle = self.counted(specification.grid, specification.request.bound, pinned).vehicle
             charged, loss = vault_ledger.charges_of(self.vault, stored.sequence)
             paid = np.zeros(len(vehicle), dtype=np.int64)
             paid[np.searchsorted(vehicle, charged)] = loss
             meter = PrivacyMeter(SecureNoise(), paid, policy.kind, hidden=policy.relation.hides_presence)
             measure = Recorded(meter)
             ledger = LedgerReference(charge.sequence, charge.head_hash)
-            release = execute_release(specification, everything, measure, ledger)
+            release = execute_release(specification, self.sensitive_inputs(specification), measure, ledger)
             failpoint("values drawn")
+            # drawing takes more than all that follows
+            self.vault.free_memory()
             facts, bins = encode(release)
             with self.vault.transaction("committing the noisy values"):
                 text = json.dumps(facts, allow_nan=False)
@@ -514,6 +549,8 @@ def execute_release(
             todo="restore the newest complete backup of the store",
         )
     values = everything.select(keep)
+    # the sums of all bins are as large, and not needed any more
+    del everything
     public = specification.public_facts(values.contributions.counts)
     estimates = calibrated_from_facts(specification.calibrated, public).run(
         values, measure, interval_level=specification.request.interval_level

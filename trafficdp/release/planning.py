@@ -246,10 +246,7 @@ class Planning:
         store_files.save_plan(self._curator.store, name, frozen.text)
 
     def contributions(self) -> Contributions:
-        """Return the private sums of every (bin, vehicle) of the configured map; it may have no bins.
-
-        Where nothing about a vehicle is public, sums of 0 of one possible vehicle.
-        """
+        """Return what the configured map is planned with; it may have no bins. See ``Curator.counted``."""
         return self._contributions(self._config.grid, may_be_empty=True)
 
     def _adaptive(
@@ -486,14 +483,14 @@ class Planning:
         return needed_on
 
     def _contributions(self, grid: Grid, *, may_be_empty: bool = False) -> Contributions:
-        """Return the sums of every (bin, vehicle) on ``grid``; those of the configured map are cached.
+        """Return ``Curator.counted`` on ``grid``; that of the configured map is cached.
 
         Raises UsageError when the map has no bin, unless it ``may_be_empty``.
         """
         if self._known is not None and self._known[0] == grid:
             found = self._known[1]
         else:
-            found = self._curator.contributions(grid, self._config.bound, self._version)
+            found = self._curator.counted(grid, self._config.bound, self._version)
             if grid == self._config.grid:
                 self._known = grid, found
         if found.counts.bins == 0 and not may_be_empty:

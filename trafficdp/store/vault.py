@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -153,8 +155,11 @@ class Vault:
                 closing.close()
 
     def free_memory(self) -> None:
-        """Make DuckDB give back memory that it holds and does not use."""
+        """Make DuckDB and this process give back memory that they hold and do not use."""
         store_files.run(self.connection, f"SET memory_limit = '{MEMORY_LIMIT}'")
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+        if trim is not None:
+            trim(0)
 
     def has_table(self, name: str) -> bool:
         """Return whether the vault has the table ``name``; only some vaults have the later tables."""

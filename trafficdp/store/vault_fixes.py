@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -506,57 +506,68 @@ class CachedContributions:
 
 def cache_key(grid: Grid, bound: ContributionBound) -> str:
     """Return SHA-256 over grid, speed bound, unit and step."""
-    facts = {
-        "grid": grid.key,
-        "upper": str(bound.upper),
-        "step": str(bound.step),
-        "unit": bound.unit.value,
-    }
+    facts = {"grid": grid.key, "upper": str(bound.upper), "step": str(bound.step), "unit": bound.unit.value}
     return hashlib.sha256(canonical(facts).encode()).hexdigest()
 
 
+_COUNTS = {"cell": np.uint64, "slot": np.int64, "pairs": np.int64, "vehicle_id": None, "fixes": np.int64}
+_SUMS = {"total": np.int64, "total_of_squares": np.int64}
+"""Parts of the cache, and of which type they are when loaded; None: as they were kept."""
+
+
 def load_contributions(
-    vault: Vault, grid: Grid, bound: ContributionBound, up_to_ingest: int
+    vault: Vault,
+    grid: Grid,
+    bound: ContributionBound,
+    up_to_ingest: int,
+    known: CachedContributions | None = None,
+    *,
+    sums: bool = True,
 ) -> CachedContributions | None:
     """Return the newest cached sums for ``grid`` and ``bound``, of the files up to some number; None if none.
 
-    That number is at most ``up_to_ingest``. A damaged cache is ignored. Private.
+    That number is at most ``up_to_ingest``; a damaged cache is ignored. Private, but without ``sums`` all are
+    0. ``known`` was loaded of the same before: its counts are taken over.
     """
-    rows = query(
-        vault.connection,
-        "SELECT ingest_id, part, number, type, piece FROM contributions WHERE cache_key = ?",
-        [cache_key(grid, bound)],
-    )
+    kinds = {**({} if known else _COUNTS), **(_SUMS if sums else {})}
+    asked = "SELECT ingest_id, part, number, type, piece FROM contributions WHERE cache_key = ? AND part IN ?"
+    rows = query(vault.connection, asked, [cache_key(grid, bound), list(kinds)])
     if not len(rows) or (newest := rows["ingest_id"][0].as_py()) > up_to_ingest:
         return None
     try:
         # pieces stay where DuckDB put them: there are many bytes
-        pieces = {
-            (row["part"], row["number"]): np.frombuffer(piece.as_buffer(), dtype=row["type"])
-            for row, piece in zip(rows.drop_columns("piece").to_pylist(), rows["piece"], strict=True)
-        }
-        del rows
+        facts = zip(rows.drop_columns("piece").to_pylist(), rows["piece"], strict=True)
+        pieces = {(at["part"], at["number"]): np.frombuffer(it.as_buffer(), at["type"]) for at, it in facts}
+        del rows, facts
 
-        def whole(part: str, kind: type[np.generic] | None = np.int64) -> npt.NDArray[Any]:
-            return np.concatenate([pieces.pop(at) for at in sorted(pieces) if at[0] == part], dtype=kind)
+        def whole(part: str) -> npt.NDArray[Any]:
+            own = sorted(at for at in pieces if at[0] == part)
+            return np.concatenate([pieces.pop(at) for at in own], dtype=kinds[part])
 
-        cell, slot, pairs = whole("cell", np.uint64), whole("slot"), whole("pairs")
-        vehicle = whole("vehicle_id", None)
-        if not len(cell) == len(slot) == len(pairs) or pairs.min() < 1 or pairs.sum() != len(vehicle):
+        found = known.contributions if known and known.up_to_ingest == newest else _counts_of(whole, bound)
+        if found is not None and sums:
+            found = replace(found, total=whole("total"), total_of_squares=whole("total_of_squares"))
+    except (ValueError, TypeError, LookupError):
+        return None
+    if found is None or not len(found.total) == len(found.total_of_squares) == found.counts.pairs:
+        return None
+    return CachedContributions(found, newest)
+
+
+def _counts_of(whole: Callable[[str], npt.NDArray[Any]], bound: ContributionBound) -> Contributions | None:
+    """The counts that were kept, with sums of 0; None where they are damaged."""
+    cell, slot, pairs, vehicle, fixes = map(whole, _COUNTS)
+    fits = len(cell) == len(slot) == len(pairs) and len(vehicle) == len(fixes) == pairs.sum()
+    if not fits or pairs.min() < 1:
+        return None
+    bins = np.repeat(np.arange(len(cell)), pairs)
+    for first, second in ((cell, slot), (bins, vehicle)):
+        equal = first[1:] == first[:-1]
+        if not ((first[1:] > first[:-1]) | equal & (second[1:] > second[:-1])).all():
             return None
-        bins = np.repeat(np.arange(len(cell)), pairs)
-        for first, second in ((cell, slot), (bins, vehicle)):
-            equal = first[1:] == first[:-1]
-            if not ((first[1:] > first[:-1]) | equal & (second[1:] > second[:-1])).all():
-                return None
-        vehicles, user = unique_by_counting(vehicle)
-        fixes, total, squares = whole("fixes"), whole("total"), whole("total_of_squares")
-    except (ValueError, TypeError, IndexError):
-        return None
-    if not len(fixes) == len(total) == len(squares) == len(bins):
-        return None
+    vehicles, user = unique_by_counting(vehicle)
     counts = Counts(cell, slot, pairs, user, fixes, len(vehicles))
-    return CachedContributions(Contributions(counts, total, squares, vehicles, bound), newest)
+    return Contributions(counts, fixes, fixes, vehicles, bound).zeroed()
 
 
 def save_contributions(
@@ -581,8 +592,7 @@ def save_contributions(
     for part, column in parts.items():
         for place, start in enumerate(range(0, len(column), _AT_ONCE), start=1):
             piece = column[start : start + _AT_ONCE]
-            ends = map(np.min_scalar_type, (piece.min(), piece.max()))
-            piece = piece.astype(np.promote_types(*ends))
+            piece = piece.astype(np.promote_types(*map(np.min_scalar_type, (piece.min(), piece.max()))))
             run(
                 vault.connection,
                 "INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?)",

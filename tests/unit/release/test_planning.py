@@ -119,7 +119,7 @@ def test_the_configured_map_is_told_how_far_it_would_have_to_grow(monkeypatch):
 def test_counts_are_read_once_and_longer_slots_follow_from_them(counts_of):
     read, whole = [], replace(GRID, slot_kind=SlotKind.WHOLE_PERIOD)
 
-    def contributions(grid, *_):
+    def counted(grid, *_):
         read.append(grid)
         return SimpleNamespace(counts=here)
 
@@ -129,7 +129,7 @@ def test_counts_are_read_once_and_longer_slots_follow_from_them(counts_of):
         slot=np.array([3]),
         merged=lambda cell, slot: SimpleNamespace(counts=slot.tolist()),
     )
-    made = planning_of(_curator=SimpleNamespace(contributions=contributions))
+    made = planning_of(_curator=SimpleNamespace(counted=counted))
     assert made._counts(GRID) is made._counts(GRID) is here
     assert made._counts(whole) == [0]
     assert read == [GRID]

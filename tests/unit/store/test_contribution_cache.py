@@ -64,6 +64,18 @@ def test_the_second_time_comes_from_the_cache(door, asked, monkeypatch):
     assert same(door.contributions(*asked), first)
 
 
+@pytest.mark.parametrize("emptied", [False, True])
+def test_plans_see_counts_alone_and_sums_follow_with_the_same_counts(door, asked, emptied):
+    fresh = reduce_fixes(door.vault.connection, *asked[:2], asked[2].ingest_id)
+    counted = door.counted(*asked)
+    assert same(counted, fresh.zeroed())
+    if emptied:
+        door.vault.connection.execute("DELETE FROM contributions")
+    recorded = door.contributions(*asked)
+    assert same(recorded, fresh)
+    assert recorded.counts is counted.counts is door.counted(*asked).counts
+
+
 def test_every_part_of_the_question_is_in_the_key(asked):
     grid, bound, version = asked
     keys = {
