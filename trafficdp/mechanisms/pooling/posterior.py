@@ -20,7 +20,7 @@ Nothing of this is guaranteed: it is right as far as cities are like the prior.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri, stdtrit
@@ -57,7 +57,7 @@ FARTHEST_KNOWN = 3.0
 WEIGHTS, EM_STEPS, MOST_FITTED = 25, 60, 20_000
 """Points of the prior of weights, steps that fit it, and weights that it is fitted to: quantiles, if more."""
 AT_ONCE, MOST_KEPT = 256, 20_000
-"""Places that are worked on together; of so many at most likelihoods are kept, in 26 MB."""
+"""Places that are worked on together; of so many at most the likelihood is kept, in 26 MB."""
 VARIANCE_SHIFT, VARIANCE_UP, VARIANCE_DOWN, VARIANCE_FAST = 0.15, 0.25, 0.28, 2.0
 """Of the logarithm of a variance: by how much bins usually lie below what is found, how far they spread about
 that, Student (4 degrees) upwards and downwards, and how the lower spread grows where it is faster than in the
@@ -293,8 +293,11 @@ def posterior(
     ``city_number`` is one speed for the city, to compare with; ``upper`` the speed bound. The published value
     is ``share`` times the map of ``bins`` plus the rest times the posterior median, within the 80 % interval.
     """
-    likelihood_of = _likelihoods(places)
-    speeds, scale_share = speed_of(LAMBDA, upper), _scale_share(places, likelihood_of, upper)
+    if len(places.centre) <= MOST_KEPT:
+        every = np.array_split(np.arange(len(places.centre)), 1 + len(places.centre) // AT_ONCE)
+        kept = np.concatenate([places.log_likelihood(own) for own in every])
+        places = replace(places, log_likelihood=kept.__getitem__)
+    speeds, scale_share = speed_of(LAMBDA, upper), _scale_share(places, upper)
     scale = float(np.exp(scale_share @ np.log(SCALES)))
     order = np.argsort(bins.place, kind="stable")
     found = {name: np.empty(len(order)) for name in ("value", "error", "slower", "faster")}
@@ -303,7 +306,7 @@ def posterior(
         rows = order[start : start + AT_ONCE]
         own, which = np.unique(bins.place[rows], return_inverse=True)
         # of the places, a integrated out: rows sum to 1
-        likelihood, of_place = likelihood_of(own), np.zeros((len(own), POINTS))
+        likelihood, of_place = _likelihood(places, own), np.zeros((len(own), POINTS))
         for each, chance in zip(SCALES, scale_share, strict=True):
             if chance > 1e-3:
                 scaled = _prior(places, own, each, upper) * likelihood
@@ -331,32 +334,23 @@ def posterior(
     return Posterior(**found, ends=ends, informed=informed, city=city_number.level, scale=scale)
 
 
-def _scale_share(places: Places, likelihood_of: Callable[[IntArray], FloatArray], upper: float) -> FloatArray:
+def _scale_share(places: Places, upper: float) -> FloatArray:
     """The posterior of a on SCALES."""
     log = -((np.log(SCALES) / places.scale_sd) ** 2) / 2
     deciding = np.flatnonzero(places.decides)
     for start in range(0, len(deciding), AT_ONCE):
         own = deciding[start : start + AT_ONCE]
-        likelihood = likelihood_of(own)
+        likelihood = _likelihood(places, own)
         for number, scale in enumerate(SCALES):
             log[number] += np.log((_prior(places, own, scale, upper) * likelihood).sum(axis=1)).sum()
     share = np.exp(log - log.max())
     return np.asarray(share / share.sum())
 
 
-def _likelihoods(places: Places) -> Callable[[IntArray], FloatArray]:
-    """The likelihood (n, POINTS) of places by their numbers (n,); of few, it is worked out once."""
-
-    def likelihood(own: IntArray) -> FloatArray:
-        log = places.log_likelihood(own)
-        # a place that lies off the grid of the likelihood has the prior's ends, not none
-        return np.asarray(np.exp(np.maximum(log - log.max(axis=1, keepdims=True), -600.0)))
-
-    if len(places.centre) > MOST_KEPT:
-        return likelihood
-    every = np.array_split(np.arange(len(places.centre)), 1 + len(places.centre) // AT_ONCE)
-    kept = np.concatenate([likelihood(own) for own in every])
-    return lambda own: kept[own]
+def _likelihood(places: Places, own: IntArray) -> FloatArray:
+    log = places.log_likelihood(own)
+    # a place that lies off the grid of the likelihood has the prior's ends, not none
+    return np.asarray(np.exp(np.maximum(log - log.max(axis=1, keepdims=True), -600.0)))
 
 
 def _prior(places: Places, own: IntArray, scale: float, upper: float) -> FloatArray:
