@@ -42,7 +42,7 @@ def p_value_of(draws, widths, s, reach=3, least=25):
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(("widths", "s"), [((2,), 1.5), ((1, 2), 1.2), ((2, 1, 1), 1.0)])
-@pytest.mark.parametrize("n", [10_000, pytest.param(100_000, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("n", [7_000, pytest.param(100_000, marks=pytest.mark.prove)])
 def test_blocks_follow_the_lattice_law_and_no_other(source, widths, s, n, reject):
     # by the noncentral chi-square law 7,000 draws make either wrong verdict rarer than 10^-9
     d = len(widths)

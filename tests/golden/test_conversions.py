@@ -45,7 +45,7 @@ def test_one_gaussian_has_exactly_the_delta_of_its_hockey_stick(rho, delta):
     mu = np.sqrt(2 * rho * (1 + 1e-9))  # which makes room for noise in whole numbers
     epsilon = float(gaussian_to_approx(ZCDP.of(rho), delta).epsilon)
     cut = epsilon / mu + mu / 2  # where the densities of N(mu, 1) and e^eps N(0, 1) cross
-    x = np.linspace(cut, cut + 40, 4_000_001)
+    x = np.linspace(cut, cut + 40, 400_001)
     excess = stats.norm.pdf(x, mu) - np.exp(epsilon) * stats.norm.pdf(x)
     assert np.trapezoid(excess, x) == pytest.approx(delta, rel=1e-6)
     outside = optimize.brentq(lambda e: _delta(mu, e) - delta, 0, 100, xtol=1e-12)

@@ -121,6 +121,7 @@ def _templates(tmp_path_factory, small_city):
         "filled": ("empty", [["ingest", "day1.csv.gz", "day2.csv.gz"]]),
         "released": ("filled", [release]),
         "twice": ("filled", [["budget", "raise", "--reason", "tried in a test"], release, release]),
+        "planned": ("released", [["plan", "--save", "mine"]]),
     }
 
     def templates(name) -> Path:
@@ -174,8 +175,14 @@ def released(_copied) -> City:
 
 
 @pytest.fixture
+def planned(_copied) -> City:
+    """The same with a saved plan."""
+    return _copied("planned")
+
+
+@pytest.fixture
 def twice(_copied) -> City:
-    """The same with two releases, under a budget of 20."""
+    """A city with both files read and two releases, under a budget of 20."""
     return _copied("twice")
 
 

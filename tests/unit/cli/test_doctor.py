@@ -116,12 +116,6 @@ DAMAGES = {
 }
 
 
-@pytest.fixture
-def planned(released, command):
-    assert command("plan", "--save", "mine").code == 0
-    return released
-
-
 def test_a_whole_store_is_exit_0(planned, command):
     result = command("doctor")
     assert result.code == 0

@@ -482,7 +482,7 @@ def weasyprint():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["city", "rush_hours", "fiji"])
+@pytest.mark.parametrize("name", ["city", "rush_hours", pytest.param("fiji", marks=pytest.mark.prove)])
 def test_a_pdf_is_tagged_and_made_without_complaint(name, request, weasyprint, caplog):
     document = report_pdf(request.getfixturevalue(name))
     assert document.startswith(b"%PDF-1.7")
