@@ -144,15 +144,13 @@ class Contributions:
         if keep.all():
             return self
         pairs = self.counts.per_pair(keep)
-        total = self.total[pairs]
-        same = self.total_of_squares is self.total
-        return Contributions(
-            counts=self.counts.select(keep),
-            total=total,
-            total_of_squares=total if same else self.total_of_squares[pairs],
-            vehicle=self.vehicle,
-            bound=self.bound,
+        counts = self.counts.select(keep)
+        # zeros that take no memory stay so
+        total, squares = (
+            each[pairs] if any(each.strides) else each[: counts.pairs]
+            for each in (self.total, self.total_of_squares)
         )
+        return Contributions(counts, total, squares, self.vehicle, self.bound)
 
     def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
         """Return the contributions added up over larger bins, exactly.

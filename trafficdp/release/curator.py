@@ -27,7 +27,7 @@ from trafficdp.export.write import MANIFEST
 from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.measurement.sets import Claim, Measure, Ranks, Scores, Step
 from trafficdp.mechanisms.registry import calibrated_from_facts
-from trafficdp.model import ContributionBound, Grid, NeighbouringRelation
+from trafficdp.model import ContributionBound, Grid, NeighbouringRelation, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocation import Allocation, assess_utility, uninformative_error
 from trafficdp.pricing import check_steps
@@ -548,12 +548,18 @@ def execute_release(
             expected=f"the {len(specification.cell)} bins of the charge",
             todo="restore the newest complete backup of the store",
         )
+    public = specification.public_facts(counts.select(keep))
+    calibrated = calibrated_from_facts(specification.calibrated, public)
+    if Statistic.VARIANCE not in calibrated.statistics:
+        # squares are read for variances alone, and take as much memory as sums
+        sums = everything.contributions
+        everything = replace(
+            everything, contributions=replace(sums, total_of_squares=sums.zeroed().total_of_squares)
+        )
+        del sums
     values = everything.select(keep)
     # the sums of all bins are as large, and not needed any more
     del everything
-    public = specification.public_facts(values.contributions.counts)
-    estimates = calibrated_from_facts(specification.calibrated, public).run(
-        values, measure, interval_level=specification.request.interval_level
-    )
+    estimates = calibrated.run(values, measure, interval_level=specification.request.interval_level)
     bins = ListedBins(counts.cell, counts.slot, counts.users_per_bin, counts.samples_per_bin)
     return assemble_release(specification, bins, keep, estimates, ledger)

@@ -74,6 +74,8 @@ def test_plans_see_counts_alone_and_sums_follow_with_the_same_counts(door, asked
     recorded = door.contributions(*asked)
     assert same(recorded, fresh)
     assert recorded.counts is counted.counts is door.counted(*asked).counts
+    some = np.arange(fresh.counts.bins) % 2 == 0
+    assert same(counted.select(some), fresh.select(some).zeroed())
 
 
 def test_every_part_of_the_question_is_in_the_key(asked):
