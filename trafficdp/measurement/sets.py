@@ -324,14 +324,17 @@ class Ball(_Vectors):
 
     def largest(self) -> IntArray:
         """Return the largest possible size of every sum, in grains, from public bounds, one a coordinate."""
-        return self.support.sums(np.maximum(self.high, -self.low))
+        size = -self.low
+        return self.support.sums(np.maximum(size, self.high, out=size))
 
     def largest_move(self) -> IntArray:
         """Return the largest distance of two vectors of each vehicle, in grains (squared for l2),
         (users,).
         """
         far = np.zeros(self.support.users, dtype=np.int64)
-        np.add.at(far, self.support.user, (self.high - self.low) ** self.norm)
+        between = self.high - self.low
+        between **= self.norm
+        np.add.at(far, self.support.user, between)
         return np.asarray(np.minimum(far, (2 * laws.GRAINS) ** self.norm))
 
 
