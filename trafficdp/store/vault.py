@@ -22,7 +22,7 @@ from trafficdp.store import store_files
 
 VAULT_NAME = "vault.duckdb"
 SCHEMA_VERSION = "9"
-MEMORY_LIMIT = "1GB"
+MEMORY_LIMIT = "800MB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
 _SPILL_NAME = f"{VAULT_NAME}.tmp"
