@@ -59,20 +59,21 @@ def after_collection(request, items, **options):
 def test_so_many_minutes_of_proofs_are_picked_by_a_text(request):
     long = pytest.mark.prove(minutes=30).mark
 
-    def picked(pick, minutes=100):
+    def picked(pick, minutes=20):
         items = [item(f"test_{n}", pytest.mark.prove.mark) for n in range(400)]
         items += [item("test_other"), item("test_long", long)]
         return {each.originalname for each in after_collection(request, items, minutes=minutes, pick=pick)}
 
     first, again, other = picked("a commit"), picked("a commit"), picked("another")
     assert first == again != other
-    assert len(first) == 100 + 1
+    # ten seconds each
+    assert len(first) == 20 * 6 + 1
     assert "test_other" in first & other
-    assert {"test_long" in picked(f"commit {n}", 300) for n in range(30)} == {True, False}
+    assert {"test_long" in picked(f"commit {n}", 50) for n in range(30)} == {True, False}
     # what takes longer than there is time is never picked
     assert not any("test_long" in picked(f"commit {n}", 29) for n in range(30))
-    few = [item(f"test_{n}", pytest.mark.prove.mark) for n in range(3)]
-    assert len(after_collection(request, few, minutes=1)) == 1
+    few = [item(f"test_{n}", pytest.mark.prove.mark) for n in range(9)]
+    assert len(after_collection(request, few, minutes=1)) == 6
     assert after_collection(request, few) == few
 
 

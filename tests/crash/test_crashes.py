@@ -59,7 +59,7 @@ def test_a_death_before_every_rename_is_mended_by_the_next_command(findings_of, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.prove(minutes=7))])
+@pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.prove(minutes=4))])
 def test_a_death_at_a_random_instant_is_mended_by_the_next_command(findings_of, count):
     findings = findings_of("random", count, 20260303)
     print("deaths by stage:", dict(Counter(each["stage"] for each in findings if each["killed"])))

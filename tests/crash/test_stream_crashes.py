@@ -23,7 +23,7 @@ def findings_of(started, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("files", "count"), [(4, 8), pytest.param(14, 200, marks=pytest.mark.prove(minutes=16))]
+    ("files", "count"), [(4, 8), pytest.param(14, 200, marks=pytest.mark.prove(minutes=8))]
 )
 def test_a_stream_killed_at_random_instants_publishes_what_it_would_have(findings_of, files, count):
     findings = findings_of(files, "random", count, 20260303)

@@ -104,7 +104,7 @@ def test_the_guide_shows_the_table_and_every_fault_was_sound():
 
 
 @pytest.mark.slow
-@pytest.mark.prove(minutes=8, cheap="test_a_fault_meets_the_call_that_is_meant")
+@pytest.mark.prove(minutes=12, cheap="test_a_fault_meets_the_call_that_is_meant")
 def test_a_sample_of_faults_leaves_a_small_city_sound(tmp_path):
     city = small_city.City(tmp_path / "small", budget=16)
     done = subprocess.run(
