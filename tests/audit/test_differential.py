@@ -577,7 +577,7 @@ def _hexagons_that_were_visited(patch):
         patch.setattr(specification, "declared_bins", lambda declared: (there.cell, there.slot))
         return Contributions.for_declared_grid(there.cell, there.slot, bound)
 
-    patch.setattr(Curator, "contributions", leaking)
+    patch.setattr(Curator, "counted", leaking)
 
 
 @pytest.mark.prove(cheap="test_a_leak_is_seen")
