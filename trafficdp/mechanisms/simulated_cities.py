@@ -202,6 +202,8 @@ LEAST_SKILL, MOST_WORSE = 0.1, 0.1
 """A map that is less near than this, or further off than one number in more draws, says too little."""
 SURE = 0.05
 """The share of draws that may be worse than what is promised."""
+LEAST_ERROR = 1e-9
+"""In a statistic's unit: what is no further off is right."""
 
 
 @dataclass(frozen=True)
@@ -231,11 +233,13 @@ class Skill:
     """Whether the map says enough to be released."""
 
     def __post_init__(self) -> None:
-        expected = 1 - float(self.error.mean() / self.flat.mean())
-        worse = float(np.mean(self.error > self.flat))
+        # of two that are right to the last digit neither is nearer
+        error, flat = (np.maximum(each, LEAST_ERROR) for each in (self.error, self.flat))
+        expected = 1 - float(error.mean() / flat.mean())
+        worse = float(np.mean(error > flat))
         found = {
             "expected": expected,
-            "at_least": float(np.quantile(1 - self.error / self.flat, SURE)),
+            "at_least": float(np.quantile(1 - error / flat, SURE)),
             "worse": worse,
             "enough": expected >= LEAST_SKILL and worse <= MOST_WORSE,
         }

@@ -119,3 +119,15 @@ def test_numbers_that_say_something_are_counted(counts_of, bound_of):
     (found,) = skills_of([plain], PureDP.of(1000), simulated_cities_of(counts, bound))
     assert set(found[MEAN].numbers.tolist()) == {says}
     assert found[MEAN].expected_numbers == says
+
+
+def test_where_one_number_is_right_no_map_is_nearer():
+    nothing, some = np.zeros(20), np.append(np.zeros(19), 1.0)
+    both = Skill(nothing, nothing, nothing)
+    assert (both.expected, both.at_least, both.worse, both.enough) == (0, 0, 0, False)
+    map_off, number_off = Skill(some, nothing, nothing), Skill(nothing, some, nothing)
+    assert map_off.expected < -1e6
+    assert map_off.worse == 0.05
+    assert not map_off.enough
+    assert number_off.expected == pytest.approx(1)
+    assert number_off.enough
