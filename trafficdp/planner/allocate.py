@@ -13,7 +13,7 @@ from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PRO
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, JointRequest, PublicFacts
 from trafficdp.model import Counts, Statistic
-from trafficdp.planner.allocation import Allocation, assess_utility
+from trafficdp.planner.allocation import Allocation, assess_utility, cities_of_request
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import Loss, LossKind
@@ -59,9 +59,7 @@ def allocate(
             with suppress(UsageError):
                 maps[name] = _joint(name, keep, facts, request, f"{name}: all statistics together")
         if maps:
-            cities = simulated_cities.simulated_cities_of(
-                kept, request.map.bound, hour, squares=Statistic.VARIANCE in request.tolerance
-            )
+            cities = cities_of_request(request, kept, hour)
             tried = simulated_cities.skills_of(
                 [each.calibrated for each in maps.values()], request.loss, cities
             )

@@ -171,6 +171,17 @@ FLEETS = (100, 1_000, 10_000, 100_000)
 """Whose skill is shown where nothing about a vehicle is public."""
 
 
+def cities_of_request(
+    request: Request, counts: Counts, hour: IntArray | None
+) -> Iterator[simulated_cities.SimulatedCity]:
+    """Yield the simulated cities in which maps of ``request`` are tried, behind the public ``counts``.
+
+    ``hour`` (G,) is the hour of day of every bin, None where slots have none.
+    """
+    squares = Statistic.VARIANCE in request.tolerance
+    return simulated_cities.simulated_cities_of(counts, request.map.bound, hour, squares=squares)
+
+
 @dataclass(frozen=True)
 class Allocation:
     """A planned release: its bins, its calibrated mechanism with the exact loss, and what was compared.
@@ -207,9 +218,7 @@ class Allocation:
         own = self.calibrated
         if isinstance(own, simulated_cities.SimulatesOwnCity):
             return {Statistic.MEAN: own.skill()}
-        cities = self.cities or simulated_cities.simulated_cities_of(
-            self.counts, self.request.map.bound, self.hour
-        )
+        cities = self.cities or cities_of_request(self.request, self.counts, self.hour)
         return simulated_cities.skills_of([own], self.request.loss, cities, once=self.once)[0]
 
     @cached_property

@@ -428,7 +428,7 @@ class Maps:
             # these cities would keep every record in memory
             return []
         if not self._cities:
-            self._cities = list(simulated_cities.simulated_cities_of(counts, request.map.bound, found.hour))
+            self._cities = list(allocation.cities_of_request(request, counts, found.hour))
         return self._cities
 
 
