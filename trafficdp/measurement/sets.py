@@ -389,9 +389,10 @@ def _scaled(real: FloatArray, user: IntArray, users: int, norm: int, bound: floa
     It is worked on where it lies.
     """
     # the longest entry first, so that no square leaves the floats
-    largest, share = np.zeros(users), np.abs(real)
-    np.maximum.at(largest, user, share)
-    share /= np.where(largest > 0, largest, 1.0)[user]
+    largest = np.zeros(users)
+    np.maximum.at(largest, user, np.abs(real))
+    share = np.where(largest > 0, largest, 1.0)[user]
+    np.abs(np.divide(real, share, out=share), out=share)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         share **= norm
         length = largest * np.bincount(user, share, users) ** (1 / norm)

@@ -95,11 +95,13 @@ def _scale(sensitivity: FloatArray | IntArray, epsilon: FloatArray, headroom: fl
     return scale
 
 
-def support_of(counts: Counts) -> EntryIndex:
-    """Return one entry for each (bin, vehicle) pair of the public ``counts``, to be summed over vehicles
-    by bin.
+def support_of(counts: Counts, pairs: slice | IntArray = slice(None)) -> EntryIndex:
+    """Return one entry for each (bin, vehicle) pair of the public ``counts``, or for ``pairs`` of them.
+
+    Entries are summed over vehicles by bin.
     """
-    return EntryIndex(counts.user_index, counts.bin_index, counts.users, counts.bins)
+    user = counts.user_index[pairs].astype(np.int64)
+    return EntryIndex(user, counts.bin_index[pairs], counts.users, counts.bins)
 
 
 def speeds(counts: Counts, bound: ContributionBound) -> Box:

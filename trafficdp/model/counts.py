@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IndexArray, IntArray
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -87,7 +87,6 @@ VEHICLE_NOT_TRIP = Assumption(
 # The transpose of a sparse matrix in compressed rows is such a sort; scipy does it in compiled code.
 
 
-Whole = IntArray | npt.NDArray[np.int32]
 Scalar = TypeVar("Scalar", bound=np.generic)
 FEW = 4_000
 """So few keys are sorted by comparison before scipy has begun to count."""
@@ -98,7 +97,7 @@ LONGEST = int(np.iinfo(np.int32).max)
 _LARGEST = int(np.iinfo(np.int64).max)
 
 
-def stable_order(key: Whole, size: int) -> Whole:
+def stable_order(key: IndexArray, size: int) -> IndexArray:
     """Return the positions (n,) that sort ``key`` (n,); equal keys stay in their order.
 
     Keys are whole numbers in 0..``size`` - 1. Equal to ``numpy.argsort(key, kind="stable")``, in time n +
@@ -133,7 +132,9 @@ def unique_by_counting(
     return distinct, place[key]
 
 
-def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tuple[IntArray, IntArray, Whole]:
+def number_pairs(
+    first: IndexArray, second: IndexArray, firsts: int, seconds: int
+) -> tuple[IntArray, IntArray, IndexArray]:
     """Return the different pairs of ``first`` and ``second``, sorted, and which of them each entry is.
 
     Entries have shape (n,), values in 0..``firsts`` - 1 and 0..``seconds`` - 1. The result is (first of every
@@ -146,7 +147,7 @@ def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tupl
     pair = first.astype(np.int64) * seconds
     pair += second
     kind: npt.DTypeLike = np.int32 if len(pair) <= LONGEST else np.int64
-    number: Whole
+    number: IndexArray
     if firsts * seconds <= FEW_PAIRS * len(pair):
         # so few possible pairs are counted off, which is faster than sorting the entries
         different, number = unique_by_counting(pair, kind)
@@ -162,13 +163,13 @@ def number_pairs(first: Whole, second: Whole, firsts: int, seconds: int) -> tupl
     return one, two, number
 
 
-def _require_keys(key: Whole, size: int) -> None:
+def _require_keys(key: IndexArray, size: int) -> None:
     if len(key) and not 0 <= int(key.min()) <= int(key.max()) < size:
         raise IndexError(f"a key is not in 0..{size - 1}")
 
 
 def largest_two(
-    values: npt.NDArray[Any], group: Whole, groups: int
+    values: npt.NDArray[Any], group: IndexArray, groups: int
 ) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[Any]]:
     """Return of every group the largest value, its position in ``values``, and the second largest value.
 
@@ -198,8 +199,9 @@ class Counts:
     """Sparse counts m[bin, user] > 0, sorted by bin, then user. Equal to itself alone, so it can be a key.
 
     ``cell`` (uint64), ``slot`` and ``users_per_bin`` (int64) describe the G bins; ``users_per_bin`` is L_g,
-    the number of vehicles seen in each, at least 1. ``user_index`` and ``count`` (int64) describe the P (bin,
-    user) pairs; ``user_index`` runs over 0..users-1 and is a position, not an identifier.
+    the number of vehicles seen in each, at least 1. ``user_index`` (int32 wherever it fits) and ``count``
+    (int64) describe the P (bin, user) pairs; ``user_index`` runs over 0..users-1 and is a position, not an
+    identifier.
 
     Papers: m_l of 003; G bins, L users.
     """
@@ -207,7 +209,7 @@ class Counts:
     cell: npt.NDArray[np.uint64]
     slot: IntArray
     users_per_bin: IntArray
-    user_index: IntArray
+    user_index: IndexArray
     count: IntArray
     users: int
     bins: int = field(init=False)
@@ -219,6 +221,8 @@ class Counts:
     def __post_init__(self) -> None:
         object.__setattr__(self, "bins", len(self.cell))
         object.__setattr__(self, "pairs", len(self.count))
+        if self.users <= LONGEST:
+            object.__setattr__(self, "user_index", self.user_index.astype(np.int32, copy=False))
 
     @classmethod
     def for_declared_grid(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
@@ -337,7 +341,7 @@ class Counts:
         counts = Counts(cell[order][new], slot[order][new], per_bin, users, count, self.users)
         return Merging(counts, bin_of, pair_of)
 
-    def matrix(self, value: FloatArray | IntArray, row: Whole, rows: int) -> sparse.csc_matrix:
+    def matrix(self, value: FloatArray | IntArray, row: IndexArray, rows: int) -> sparse.csc_matrix:
         """Return a sparse matrix (``rows``, G) of the (bin, user) pairs p: ``value[p]`` in row ``row[p]``.
 
         Its column is the bin of pair p. ``value`` and ``row`` (0 to ``rows`` - 1) have shape (P,).
@@ -368,7 +372,7 @@ class Visits:
     of_bin: IntArray
     place: IntArray
     user: IntArray
-    of_pair: Whole
+    of_pair: IndexArray
 
 
 @dataclass(frozen=True)
@@ -379,7 +383,7 @@ class VehicleOrder:
     """
 
     rank: IntArray
-    pairs: Whole
+    pairs: IndexArray
 
 
 @dataclass(frozen=True)
@@ -392,4 +396,4 @@ class Merging:
 
     counts: Counts
     bin_of: IntArray
-    pair_of: Whole
+    pair_of: IndexArray

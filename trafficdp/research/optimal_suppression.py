@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IndexArray, IntArray
 from trafficdp.errors import positive
 from trafficdp.mechanisms.blocks.partition import in_canonical_order
 from trafficdp.mechanisms.clip_user import Ceiling, Suppression, ceiling, clip_user
@@ -381,7 +381,7 @@ def _row(column: IntArray, value: float) -> tuple[IntArray, IntArray, float]:
 
 
 def _block(
-    rows: int, columns: int, parts: Sequence[tuple[IntArray, IntArray, float | IntArray]]
+    rows: int, columns: int, parts: Sequence[tuple[IndexArray, IntArray, float | IntArray]]
 ) -> sparse.csr_matrix:
     row = np.concatenate([part[0] for part in parts])
     column = np.concatenate([part[1] for part in parts])

@@ -420,10 +420,12 @@ def batches_of_size(size: IntArray | FloatArray, at_once: int) -> Iterator[slice
 
     ``size``, shape (n,), are the items' sizes.
     """
-    ends = np.flatnonzero(np.diff(np.floor_divide(np.cumsum(size), at_once))) + 1
+    batch = np.cumsum(size)
+    np.floor_divide(batch, at_once, out=batch)
+    ends = np.flatnonzero(batch[1:] != batch[:-1]) + 1
     edges = [0, *ends.tolist(), len(size)] if len(size) else []
     # what is cut may be large, and is not needed while it is worked on
-    del size
+    del size, batch
     yield from starmap(slice, pairwise(edges))
 
 

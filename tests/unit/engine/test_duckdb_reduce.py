@@ -45,6 +45,9 @@ AREA = StudyArea.from_bbox(-98.2, 29.9, -97.2, 30.8)
 START, END = (second * 1_000_000 for second in PERIOD.utc_seconds)
 Row = tuple[int, int, float, float, int, str, bool, int]
 
+KINDS = ["uint64", "int64", "int64", "int32", "int64", "int64", "int64", "int64"]
+"""Of cell, slot, bin, vehicle (a position), count, both sums, and the vehicles' numbers."""
+
 
 def grid_of(kind: SlotKind = SlotKind.HOUR_OF_DAY, resolution: int = 7) -> Grid:
     return Grid(resolution, kind, AREA, PERIOD)
@@ -261,7 +264,7 @@ def test_nothing_of_the_keys_stays_on_disk(vault, monkeypatch, tmp_path) -> None
 def test_threads_and_repetition_change_nothing(vault, monkeypatch) -> None:
     insert(vault, random_rows(4000))
     first = arrays_of(reduce_fixes(vault, grid_of(), bound_of(), 3))
-    assert [array.dtype.name for array in first] == ["uint64"] + ["int64"] * 7
+    assert [array.dtype.name for array in first] == KINDS
     for threads, batch in ((1, 2048), (2, 4096), (4, 500_000), (2, 500_000)):
         monkeypatch.setattr(duckdb_reduce, "BATCH_ROWS", batch)
         vault.execute(f"SET threads = {threads}")
@@ -272,7 +275,7 @@ def test_threads_and_repetition_change_nothing(vault, monkeypatch) -> None:
 def test_no_fixes_reduce_to_no_bins(vault) -> None:
     found = reduce_fixes(vault, grid_of(), bound_of(), 9)
     assert (found.counts.bins, found.counts.pairs, found.counts.users) == (0, 0, 0)
-    assert [array.dtype.name for array in arrays_of(found)] == ["uint64"] + ["int64"] * 7
+    assert [array.dtype.name for array in arrays_of(found)] == KINDS
     assert found.counts.samples_per_bin.shape == (0,)
 
 

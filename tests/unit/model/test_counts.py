@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,3 +48,10 @@ def test_sums_of_huge_counts_stay_exact(counts_of):
     assert counts_of([[huge, huge]]).samples_per_bin.tolist() == [2 * huge]
     with pytest.raises(IndexError):
         counts_of([[1]]).select(np.array([True, False]))
+
+
+@pytest.mark.parametrize("users", [2**31 - 1, 2**31])
+def test_vehicles_are_numbered_in_32_bits_where_these_are_enough(counts_of, users):
+    last = replace(counts_of([[1]]), user_index=np.array([users - 1]), users=users)
+    assert last.user_index.tolist() == [users - 1]
+    assert last.user_index.itemsize == (4 if users < 2**31 else 8)

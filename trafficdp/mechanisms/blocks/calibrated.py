@@ -95,7 +95,7 @@ def clip_set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: Contri
     if len(boxes) == 1:
         return boxes[0]
     places = [number * counts.bins + counts.bin_index for number in range(len(boxes))]
-    user = np.tile(counts.user_index, len(boxes))
+    user = np.tile(counts.user_index.astype(np.int64), len(boxes))
     support = EntryIndex(user, np.concatenate(places), counts.users, len(boxes) * counts.bins)
     return Box(support, np.concatenate([box.high for box in boxes]))
 

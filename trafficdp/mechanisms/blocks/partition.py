@@ -138,7 +138,7 @@ def items_of(counts: Counts, bound: ContributionBound, tolerance: Mapping[Statis
     return Items(
         np.repeat([float(tolerance[statistic]) for statistic, _ in parts], counts.bins),
         np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
-        counts.user_index if len(parts) == 1 else np.tile(counts.user_index, len(parts)),
+        np.tile(counts.user_index.astype(np.int64), len(parts)),
         np.concatenate([change / tolerance[statistic] for statistic, change in parts]),
         counts.users,
     )

@@ -12,7 +12,6 @@ from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.bounding import arrays as bounding_arrays
 from trafficdp.bounding.worst_case import clipping_rank
 from trafficdp.errors import UsageError, in_range
-from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import means, publish
 from trafficdp.mechanisms.protocol import ClaimedScores, ClaimedSums, StatisticRequest
@@ -501,7 +500,7 @@ def array_choice(
     """
     counts, change = lattice.arrays.counts, units * lattice.arrays.influence.astype(np.float64)
     pays = np.flatnonzero((lattice.arrays.touched_per_pair > 0) & selects[counts.bin_index])
-    support = EntryIndex(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
+    support = means.support_of(counts, pays)
     return ClaimedScores(support, change, means.choice_scale(change, epsilon), means.Means.kind, OF_CHOICE)
 
 

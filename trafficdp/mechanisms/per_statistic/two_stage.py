@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
-from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Measure, Priced
-from trafficdp.mechanisms.means import LaplaceSumQuery, Means, choice_scale, weighting
+from trafficdp.mechanisms.means import LaplaceSumQuery, Means, choice_scale, support_of, weighting
 from trafficdp.mechanisms.protocol import ClaimedScores, StatisticRequest
 from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Counts, Statistic
@@ -142,8 +141,7 @@ class TwoStage(Means):
 
     def _choice(self, counts: Counts, bound: ContributionBound, epsilon: FloatArray) -> ClaimedScores:
         pays = np.flatnonzero((self.width(counts, bound) < bound.upper_steps)[counts.bin_index])
-        support = EntryIndex(counts.user_index[pays], counts.bin_index[pays], counts.users, counts.bins)
-        change = np.ones(counts.bins)
+        support, change = support_of(counts, pays), np.ones(counts.bins)
         theorem = "a vehicle changes the numbers of means below and above a part by at most 1"
         return ClaimedScores(support, change, choice_scale(change, epsilon / 2), self.kind, theorem)
 

@@ -340,7 +340,8 @@ def _bins(cells: Level) -> model.Visits | None:
     if counts.bins == cells.size or cells.strength * cells.size < THICK * counts.bins:
         return None
     bins, pairs = (np.arange(many, dtype=np.int64) for many in (counts.bins, counts.pairs))
-    return model.Visits(bins.astype(np.uint64), bins, counts.bin_index, counts.user_index, pairs)
+    user = counts.user_index.astype(np.int64)
+    return model.Visits(bins.astype(np.uint64), bins, counts.bin_index, user, pairs)
 
 
 def around_zero(length: FloatArray, bound: float) -> tuple[FloatArray, FloatArray]:
