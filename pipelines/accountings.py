@@ -108,12 +108,12 @@ def run(into: Path, days: list[str] | None, *, errors_only: bool = False) -> Non
                 lines += [(name, resolution, slot, each) for each in found]
             spent = time.monotonic() - started
             print(f"{spent:6.0f} s  {name} resolution {resolution} {slot}: {counts.pairs} pairs")
-        upper = float(city.config.bound.upper)
-        header = HEADER.format(least=city.config.map.request.min_vehicles, upper=upper, half=upper / 2)
+        upper = float(city.config.map.bound.upper)
+        header = HEADER.format(least=city.config.map.min_vehicles, upper=upper, half=upper / 2)
     if not errors_only:
         (into / "austin.md").write_text(header + _table(lines), encoding="utf-8")
         _write_csv(into / "austin.csv", lines)
-    header = ERRORS_HEADER.format(least=city.config.map.request.min_vehicles, upper=upper, runs=RUNS)
+    header = ERRORS_HEADER.format(least=city.config.map.min_vehicles, upper=upper, runs=RUNS)
     (into / "errors.md").write_text(header + _errors_table(errors), encoding="utf-8")
     _write_errors(into / "errors.csv", errors)
 
@@ -167,7 +167,7 @@ def _maps(city: Workspace, days: list[str]) -> Iterator[tuple[str, int, str, Con
     periods = [(day, date.fromisoformat(day), date.fromisoformat(day)) for day in days]
     if {DAYS[0], DAYS[-1]} <= set(days):
         periods.append(("four days", date.fromisoformat(DAYS[0]), date.fromisoformat(DAYS[-1])))
-    grid, least = city.config.grid, city.config.map.request.min_vehicles
+    grid, least = city.config.grid, city.config.map.min_vehicles
     for name, first, last in periods:
         for resolution in RESOLUTIONS:
             for slot in SLOTS:
@@ -176,7 +176,7 @@ def _maps(city: Workspace, days: list[str]) -> Iterator[tuple[str, int, str, Con
                 # values are for the evaluation only: nothing else outside the curator may look at them
                 with city._curator("accountings") as curator:
                     version = data_version(curator.vault)
-                    everything = curator.contributions(here, city.config.bound, version)
+                    everything = curator.contributions(here, city.config.map.bound, version)
                 kept = everything.select(everything.counts.users_per_bin >= least)
                 if kept.counts.bins:
                     yield name, resolution, slot.value, kept

@@ -61,7 +61,7 @@ def run(into: Path) -> None:
             vehicles=whole.users,
             records=int(whole.count.sum()),
             epsilon=EPSILON,
-            least=city.config.map.request.min_vehicles,
+            least=city.config.map.min_vehicles,
         )
         text += "".join(line(city, *choice) + "\n" for choice in choices())
     (into / "austin.md").write_text(text, encoding="utf-8")

@@ -66,7 +66,7 @@ def samples_of(city: Workspace, grid: Grid | None = None) -> Samples:
     Values are for evaluations only: nothing else outside the curator may look at them.
     """
     with city._curator("evaluation") as curator:
-        asked = (grid or city.config.grid, city.config.bound, data_version(curator.vault).ingest_id)
+        asked = (grid or city.config.grid, city.config.map.bound, data_version(curator.vault).ingest_id)
         return read_samples(curator.vault.connection, *asked)
 
 

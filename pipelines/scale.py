@@ -174,7 +174,7 @@ def sums_of(config: Path, store: Path) -> pa.Table:
     """Return what the store keeps of every pair of a bin and a vehicle, by the vehicle's pseudonym."""
     city = trafficdp.open(config, store=store).config
     with Vault.open(store) as vault:
-        kept = load_contributions(vault, city.grid, city.bound, 1 << 31)
+        kept = load_contributions(vault, city.grid, city.map.bound, 1 << 31)
         pseudonyms = dict(run(vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
     if kept is None:
         raise SystemExit(f"{store} keeps no sums")

@@ -21,6 +21,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.pooling import add_remove_calibrated
 from trafficdp.model import MapRequest
+from trafficdp.planner.request import Request
 from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
 
@@ -86,6 +87,11 @@ _skill_once = lru_cache(maxsize=256)(simulated_cities.reference_skill.__wrapped_
 def map_request(bound, min_vehicles=1, level=0.95):
     """What is asked of a map whose speeds are shown in the unit of ``bound``."""
     return MapRequest(bound, min_vehicles, level, bound.unit)
+
+
+def plan_request(bound, loss, tolerance, min_vehicles=1, level=0.95, **more):
+    """What the planner is asked for, in the unit of ``bound``."""
+    return Request(bound, min_vehicles, level, bound.unit, loss=loss, tolerance=tolerance, **more)
 
 
 def try_maps_once(setattr=setattr):
@@ -232,7 +238,9 @@ class City:
         """Return rows (cell, slot, vehicle, fixes, total, total of squares) of what the cache has, sorted."""
         config = self.open().config
         with Vault.open(self.store) as vault:
-            found = vault_fixes.load_contributions(vault, config.grid, config.bound, 1 << 31).contributions
+            found = vault_fixes.load_contributions(
+                vault, config.grid, config.map.bound, 1 << 31
+            ).contributions
         own = found.counts
         vehicle = found.vehicle[own.user_index]
         bins = own.cell[own.bin_index], own.slot[own.bin_index]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from trafficdp._durable import DEFAULT_WAIT, replace_file, require_folder_of
 from trafficdp.config.document import store_and_key
 from trafficdp.config.file import load_config
-from trafficdp.config.map import with_mechanism
+from trafficdp.config.map import with_accounting, with_mechanism
 from trafficdp.config.settings import Config
 from trafficdp.engine.reduced import Spark
 from trafficdp.errors import UsageError, integer_between
@@ -112,18 +112,18 @@ class Workspace:
                 "leave it out: one mechanism makes the map, every hexagon gets a number, and one of which "
                 "nothing is known is marked",
             )
-        grid, settings = self.config.grid, self.config.map
+        grid, settings, kind = self.config.grid, self.config.map, self.config.policy.kind
         if resolution is not None:
             grid, settings = grid.with_resolution(resolution), replace(settings, adaptive=None)
         if slot_kind is not None:
             grid = replace(grid, slot_kind=_slot_kind(slot_kind))
         if min_vehicles is not None:
             integer_between(1, LARGEST_MIN_VEHICLES, min_vehicles=min_vehicles)
-            settings = replace(settings, request=replace(settings.request, min_vehicles=min_vehicles))
+            settings = replace(settings, min_vehicles=min_vehicles)
         if mechanism is not None:
-            settings = with_mechanism(settings, mechanism)
+            settings = with_mechanism(settings, mechanism, kind)
         if accounting is not None:
-            settings = settings.with_accounting(accounting, instead_of_auto=mechanism is None)
+            settings = with_accounting(settings, accounting, kind, instead_of_auto=mechanism is None)
         config = replace(self.config, grid=grid, map=settings)
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
@@ -197,7 +197,7 @@ class Workspace:
         searched = search_maps is not False
         width, goal = None, WidthGoal.MEDIAN
         if max_half_width is not None:
-            width, goal = half_width_of(max_half_width, self.config.bound, self.config.map.statistics)
+            width, goal = half_width_of(max_half_width, self.config.map.bound, self.config.map.statistics)
         question = PlanQuestion(width, goal, searched, within_budget, suggestions, saved)
         if save is not None:
             store_files.checked_plan_name(save)
@@ -223,7 +223,7 @@ class Workspace:
         )
         with self._curator("plan") as curator:
             version = vault_fixes.data_version(curator.vault)
-            return curator.counted(grid or self.config.grid, self.config.bound, version).counts
+            return curator.counted(grid or self.config.grid, self.config.map.bound, version).counts
 
     def release(
         self,
@@ -262,7 +262,7 @@ class Workspace:
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)
                 return ReleasedMap(found, folder, planned.budget_left, is_reused=earlier not in finished)
             context = results.context_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
-            contributions = curator.counted(planned.grid, self.config.bound, version)
+            contributions = curator.counted(planned.grid, self.config.map.bound, version)
             # what cannot be paid is said first: no other map of this loss would help
             loss_per_user = planned.allocation.event.loss_per_user
             vault_ledger.require_budget(
@@ -284,8 +284,8 @@ class Workspace:
         self.config.require_public_counts(
             "a mechanism by name", "leave it out: one mechanism, with exact noise, makes the map"
         )
-        settings = self.config.map
-        known = mechanism_named(mechanism, self.config.policy.kind).statistics
+        settings, kind = self.config.map, self.config.policy.kind
+        known = mechanism_named(mechanism, kind).statistics
         named = {statistic: mechanism for statistic in settings.statistics if statistic in known}
         if not named:
             raise UsageError(
@@ -293,7 +293,7 @@ class Workspace:
                 got=", ".join(statistic.value for statistic in settings.statistics),
                 expected=", ".join(statistic.value for statistic in known),
             )
-        config = replace(self.config, map=with_mechanism(settings, named, allow_idealised=True))
+        config = replace(self.config, map=with_mechanism(settings, named, kind, allow_idealised=True))
         return Workspace(config, self.store, self.key_file, wait=self._wait, progress=self._progress)
 
     def ask(

@@ -91,7 +91,7 @@ def city_of(name: str, path: Path, files: list[Path], rows: int) -> City:
         rows=rows,
         columns=dict(source.columns),
         sentinels=[str(value) for value in source.sentinels],
-        upper=float(config.bound.upper),
+        upper=float(config.map.bound.upper),
         resolution=config.grid.resolution,
         bounds=list(config.grid.area.geometry.bounds),
     )

@@ -40,7 +40,6 @@ from trafficdp.model import (
     ContributionBound,
     Counts,
     Grid,
-    MapRequest,
     Period,
     SlotKind,
     SpeedUnit,
@@ -55,7 +54,7 @@ from trafficdp.planner.suggest import suggest
 from trafficdp.privacy.loss import Loss, PureDP
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 10), SpeedUnit.METRES_PER_SECOND)
-ASKED = MapRequest(BOUND, 5, 0.95, BOUND.unit)
+ASKED = BOUND, 5, 0.95, BOUND.unit
 RESOLUTIONS = (9, 8, 7)
 GRID = Grid(
     RESOLUTIONS[0],
@@ -109,7 +108,7 @@ def accountings(counts: Counts) -> str:
 
 def plan(counts: Counts) -> str:
     """Plan one map; say how much blocks save and how much any blocks could."""
-    made = allocate(counts, Request(PureDP.of(4), ASKED, BOTH))
+    made = allocate(counts, Request(*ASKED, tolerance=BOTH, loss=PureDP.of(4)))
     widths = precision(made)
     found = next(
         accounting.blocks for accounting in made.accountings if isinstance(accounting, BlockAccounting)
@@ -122,7 +121,7 @@ def plan(counts: Counts) -> str:
 
 def refused(counts: Counts) -> str:
     """Plan a map that is refused; say what would pass."""
-    request = Request(PureDP.of("0.1"), ASKED, BOTH)
+    request = Request(*ASKED, tolerance=BOTH, loss=PureDP.of("0.1"))
     verdict = assess_utility(allocate(counts, request))
 
     def on(grid: Grid) -> Counts:
@@ -138,7 +137,7 @@ def refused(counts: Counts) -> str:
 def adaptive(counts: Counts) -> str:
     """Choose the map of several resolutions; say what it covers."""
     settings = AdaptiveSettings(RESOLUTIONS, Fraction(2), Fraction(1, 1000))
-    request = Request(PureDP.of(4), ASKED, {Statistic.MEAN: 1.0})
+    request = Request(*ASKED, tolerance={Statistic.MEAN: 1.0}, loss=PureDP.of(4))
     chosen = choose_mosaic(GRID, counts, settings, request)
     bins = ", ".join(str(number) for number in chosen.mosaic.bins_per_level(GRID.slot_kind).values())
     worth = chosen.value / chosen.bound

@@ -1,5 +1,6 @@
 """What every allocation keeps: never above the request, nearly all of it used, more never means worse."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks.calibrated import blocks_can_release
@@ -17,7 +18,6 @@ from trafficdp.mechanisms.names import ACCOUNTINGS, BY_NAME
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import BLOCK_GAIN_TOLERANCE, accountings_for, allocate
 from trafficdp.planner.allocation import floor_of_equal_scales
-from trafficdp.planner.request import Request
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
 
@@ -47,12 +47,8 @@ def asked_of(accounting, statistics):
 
 
 def request_for(bound, epsilon, statistics, accounting="best"):
-    return Request(
-        loss=PureDP.of(epsilon),
-        map=map_request(bound),
-        tolerance={s: TOLERANCES[s] for s in statistics},
-        accounting=accounting,
-    )
+    tolerance = {s: TOLERANCES[s] for s in statistics}
+    return plan_request(bound, PureDP.of(epsilon), tolerance, accounting=accounting)
 
 
 def noise_of(allocation, statistic):
@@ -248,7 +244,7 @@ def test_no_equal_scales_go_below_the_public_floor(counts_of, bound_of, table, e
 
 def test_bins_with_too_few_vehicles_are_left_out(counts_of, bound_of):
     request = request_for(bound_of(60), 1, [Statistic.MEAN])
-    strict = request.with_min_vehicles(2)
+    strict = replace(request, min_vehicles=2)
     allocation = allocate(counts_of([[1, 0], [1, 1], [0, 9]]), strict)
     assert allocation.keep.tolist() == [False, True, False]
     assert allocation.counts.bins == 1
@@ -276,9 +272,9 @@ def test_a_request_above_2_to_53_picos_is_not_exceeded_by_a_rounding(counts_of, 
 def test_tolerances_that_are_not_positive_are_refused(counts_of, bound_of, wrong):
     request = request_for(bound_of(60), 1, [Statistic.MEAN])
     with pytest.raises(UsageError, match="tolerance of the mean"):
-        allocate(counts_of([[2, 1]]), Request(**{**vars(request), "tolerance": {Statistic.MEAN: wrong}}))
+        allocate(counts_of([[2, 1]]), replace(request, tolerance={Statistic.MEAN: wrong}))
     with pytest.raises(UsageError, match="no statistic"):
-        allocate(counts_of([[2, 1]]), Request(**{**vars(request), "tolerance": {}}))
+        allocate(counts_of([[2, 1]]), replace(request, tolerance={}))
 
 
 def test_statistics_that_blocks_do_not_release_are_refused(counts_of, bound_of):

@@ -92,7 +92,7 @@ def test_the_configuration_is_what_the_readme_says():
     assert config.grid.slot_kind is SlotKind.WHOLE_PERIOD
     assert (config.grid.period.first, config.grid.period.last) == (date(2016, 11, 24), date(2016, 11, 27))
     assert config.grid.period.time_zone == "America/Chicago"
-    assert (config.bound.upper, config.bound.unit.label) == (Fraction(30), "m/s")
+    assert (config.map.bound.upper, config.map.bound.unit.label) == (Fraction(30), "m/s")
     assert str(config.loss) == "4"
     assert str(config.policy.total) == "8"
 

@@ -186,7 +186,7 @@ for name, value in {"driver.host": "localhost", "driver.bindAddress": "127.0.0.1
 session = builder.getOrCreate()
 city = trafficdp.open(config, store=store)
 source = city.config.sources[0]
-reduction = Reduction.of(source, city.config.grid, city.config.bound)
+reduction = Reduction.of(source, city.config.grid, city.config.map.bound)
 key = spark_job.KeyLocation(VehicleKey.load(city.key_file))
 work = spark_job.Work(reduction, declaration_json(source), key, into)
 print(spark_job.reduce_files(session, [records], work))

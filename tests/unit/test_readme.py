@@ -20,10 +20,10 @@ import trafficdp
 from trafficdp import errors
 from trafficdp.cli.main import COMMANDS
 from trafficdp.cli.plan_words import plan_facts
-from trafficdp.config.settings import MapSettings
 from trafficdp.export.write import FORMATS
 from trafficdp.mechanisms.per_statistic_map import MECHANISMS
 from trafficdp.model import Statistic
+from trafficdp.planner.request import MapSettings
 from trafficdp.workspace import Workspace
 
 ROOT = Path(trafficdp.__file__).parents[1]
@@ -213,9 +213,11 @@ def test_what_is_not_protected_is_what_every_manifest_says(pages):
         assert re.sub(r" or a company.*", "", first) in section
 
 
-def _asked(plan, request):
+def _shown_in(plan, unit):
     allocation = plan.allocation
-    return replace(plan, allocation=replace(allocation, request=replace(allocation.request, map=request)))
+    return replace(
+        plan, allocation=replace(allocation, request=replace(allocation.request, display_unit=unit))
+    )
 
 
 class _Austin:
@@ -226,17 +228,15 @@ class _Austin:
         self.plans = {resolution: city.with_map(resolution=resolution).plan() for resolution in (7, 6, 5)}
         # the guide tells them in the unit of the speed bound
         config = city.config
-        request = replace(config.map.request, display_unit=config.bound.unit)
         self.facts = {
-            resolution: plan_facts(_asked(plan, request)) for resolution, plan in self.plans.items()
+            resolution: plan_facts(_shown_in(plan, config.map.bound.unit))
+            for resolution, plan in self.plans.items()
         }
 
     def with_variances(self, resolution, tolerance):
         config = self.city.config
         tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: tolerance}
-        both: MapSettings = replace(
-            config.map, statistics=(Statistic.MEAN, Statistic.VARIANCE), tolerance=tolerance
-        )
+        both: MapSettings = replace(config.map, tolerance=tolerance)
         city = Workspace(
             replace(config, map=both), self.city.store, self.city.key_file, wait=60.0, progress=None
         )
@@ -308,7 +308,7 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     config, facts = austin.city.config, austin.facts[7]
     status = austin.city.status()
     counts = austin.plans[7].allocation.counts
-    epsilon, upper = float(config.loss.epsilon), float(config.bound.upper)
+    epsilon, upper = float(config.loss.epsilon), float(config.map.bound.upper)
     both, free = (austin.with_variances(5, upper * each).allocation for each in (1, 1.5))
     assert both.chosen_accounting.name == free.chosen_accounting.name == "equal"
     scales = both.chosen_accounting.scales(epsilon)
@@ -318,7 +318,7 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
         "54.6": _text(math.exp(float(config.loss.epsilon))),
         "115,088": f"{status.records:,}",
         "247": str(int(np.count_nonzero(counts.bins_per_user))),
-        "30": str(config.bound.upper),
+        "30": str(config.map.bound.upper),
         "24": str(config.grid.period.first.day),
         "27": str(config.grid.period.last.day),
         "2016": str(config.grid.period.first.year),

@@ -69,8 +69,8 @@ def write_job(folder, city, job, after=(), share=(0, 1), **changes):
     facts = {
         "job": job,
         "after": tuple(after),
-        "key": cache_key(config.grid, config.bound),
-        "about": reduction_in_words(config.grid, config.bound),
+        "key": cache_key(config.grid, config.map.bound),
+        "about": reduction_in_words(config.grid, config.map.bound),
         "area": config.grid.area.hash,
         "source": "buses",
         "declaration": declaration_json(config.sources[0]),
@@ -121,7 +121,7 @@ def test_a_vehicle_with_millions_of_records_in_a_bin_is_released_from_what_a_clu
             )
         pq.write_table(rows, part)
         fixes += most * len(rows)
-    facts |= {"key": cache_key(config.grid, config.bound), "fixes": fixes}
+    facts |= {"key": cache_key(config.grid, config.map.bound), "fixes": fixes}
     manifest.write_text(json.dumps(facts), encoding="utf-8")
     shutil.copytree(table / "one", table / "two")
     manifest = table / "two" / MANIFEST

@@ -27,12 +27,12 @@ def city(tmp_path_factory):
 def test_another_map_changes_the_map_and_nothing_else(city):
     other = city.with_map(resolution=5, slot_kind=SlotKind.DAY, min_vehicles=9)
     assert (other.config.grid.resolution, other.config.grid.slot_kind) == (5, SlotKind.DAY)
-    assert other.config.map.request.min_vehicles == 9
+    assert other.config.map.min_vehicles == 9
     assert other.config.grid.area == city.config.grid.area
     assert other.config.grid.period == city.config.grid.period
     assert (other.config.policy.total, other.config.loss) == (city.config.policy.total, city.config.loss)
     assert (other.store, other.key_file) == (city.store, city.key_file)
-    assert (city.config.grid.resolution, city.config.map.request.min_vehicles) == (7, 5)
+    assert (city.config.grid.resolution, city.config.map.min_vehicles) == (7, 5)
 
 
 @pytest.mark.slow

@@ -93,11 +93,13 @@ def _request(
     mechanism: Mapping[model.Statistic, str] = MappingProxyType({}),
 ) -> Request:
     tolerance = {MEAN: 1.0, VARIANCE: float(bound.upper)}
-    return Request(loss, model.MapRequest(bound, 1, 0.95, bound.unit), tolerance, accounting, mechanism)
+    return Request(
+        bound, 1, 0.95, bound.unit, tolerance=tolerance, accounting=accounting, mechanism=mechanism, loss=loss
+    )
 
 
 def _release(name: str, request: Request, delta: float) -> AuditedRelease:
-    bound = request.map.bound
+    bound = request.bound
     sides = small_city_samples(bound, 0), small_city_samples(bound, bound.upper_steps)
     pairs = [Neighbours("a vehicle in two hexagons, at 0 or at U", *sides)]
     allocation = allocate(sides[0].counts, request)

@@ -191,8 +191,8 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     errors, precision = allocation.errors()[statistic], result.precision
     shown = result.in_display_unit
     worst, typical = f"{shown(errors.max()):.3g}", f"{shown(errors.mean()):.3g}"
-    scale = f"on a scale from 0 to {shown(statistic.largest(request.map.bound.upper)):.4g} {unit}"
-    level, median = percent(request.map.interval_level), f"{shown(precision.median):.3g} {unit}"
+    scale = f"on a scale from 0 to {shown(statistic.largest(request.bound.upper)):.4g} {unit}"
+    level, median = percent(request.interval_level), f"{shown(precision.median):.3g} {unit}"
     if allocation.fleets:
         output.say(
             f"In plain words: where a {result.grid.noun} has a number, its {name} is expected to be "
@@ -215,7 +215,7 @@ def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> Non
     withheld = int((~allocation.keep).sum())
     output.say(
         f"{allocation.counts.bins} {place}s get a number; {withheld} are withheld, because fewer than "
-        f"{request.map.min_vehicles} vehicles drove there."
+        f"{request.min_vehicles} vehicles drove there."
     )
     says = allocation.skill[statistic].expected_numbers
     rest = allocation.counts.bins - says
@@ -433,13 +433,13 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "resolution": result.grid.resolution,
             "slot": result.grid.slot_kind.value,
             "slot_not_measured": result.slot_not_measured and result.slot_not_measured.value,
-            "min_vehicles": request.map.min_vehicles,
+            "min_vehicles": request.min_vehicles,
         },
         "bins": allocation.counts.bins,
         "bins_withheld": int((~allocation.keep).sum()),
         "numbers_expected": allocation.skill[statistic].expected_numbers,
         "interval": {
-            "level": request.map.interval_level,
+            "level": request.interval_level,
             "median_half_width": result.in_display_unit(result.precision.median),
             "worst_half_width": result.in_display_unit(result.precision.worst),
         },

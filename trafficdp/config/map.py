@@ -14,10 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Val
 from trafficdp import model
 from trafficdp.config import table as t
 from trafficdp.config.document import exact_number, one_line_text
-from trafficdp.config.settings import MapSettings
-from trafficdp.errors import did_you_mean
+from trafficdp.errors import UsageError, did_you_mean, one_of
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, PROVED
-from trafficdp.planner.request import COUNTS_PERCENT, DETAIL, AdaptiveSettings
+from trafficdp.planner.request import COUNTS_PERCENT, DETAIL, AdaptiveSettings, MapSettings
 from trafficdp.privacy.loss import LossKind
 
 # The ``[[context]]`` tables of the configuration: public layers that are drawn around the numbers.
@@ -136,13 +135,40 @@ CONTEXT = t.Built(
 _TOLERANCE = t.number("a number above 0, in the unit of speed_bound")
 
 
+def with_accounting(
+    settings: MapSettings, name: str, kind: LossKind, *, instead_of_auto: bool = True
+) -> MapSettings:
+    """Return ``settings`` with the accounting ``name`` of the baseline mechanism, at losses of ``kind``.
+
+    "best" changes no mechanism; another name sets every statistic's mechanism to the baseline. Where
+    mechanisms are "auto", that is done only with ``instead_of_auto``. Raises UsageError for an unknown name
+    and for settings with another mechanism.
+    """
+    accounting = one_of(("best", *BY_NAME), accounting=name)
+    if accounting == "best":
+        return replace(settings, accounting=accounting)
+    may_be = {BASELINE, AUTO} if instead_of_auto else {BASELINE}
+    if kind is not LossKind.PURE or not set(settings.mechanism.values()) <= may_be:
+        raise UsageError(
+            "only the baseline has accountings",
+            got=f"accounting={accounting!r} beside another mechanism",
+            todo='with_map(mechanism="baseline") as well',
+        )
+    mechanism = dict.fromkeys(settings.statistics, BASELINE)
+    return replace(settings, accounting=accounting, mechanism=mechanism)
+
+
 def with_mechanism(
-    settings: MapSettings, wanted: str | Mapping[model.Statistic, str], *, allow_idealised: bool = False
+    settings: MapSettings,
+    wanted: str | Mapping[model.Statistic, str],
+    kind: LossKind,
+    *,
+    allow_idealised: bool = False,
 ) -> MapSettings:
     """Return ``settings`` with another mechanism, for all statistics or for those named.
 
-    Raises UsageError for an unknown mechanism, one that cannot estimate its statistic and, unless
-    ``allow_idealised``, one without an exact sampler.
+    Raises UsageError for a mechanism that is unknown at losses of ``kind``, one that cannot estimate its
+    statistic and, unless ``allow_idealised``, one without an exact sampler.
     """
     # mechanisms take a moment to load: only who names one waits for it
     from trafficdp.mechanisms.registry import require_releasable, require_together
@@ -150,7 +176,7 @@ def with_mechanism(
     named = dict.fromkeys(settings.statistics, wanted) if isinstance(wanted, str) else wanted
     for statistic, name in named.items():
         if name != AUTO:
-            require_releasable(name, statistic, settings.kind, allow_idealised=allow_idealised)
+            require_releasable(name, statistic, kind, allow_idealised=allow_idealised)
     mechanism = {**settings.mechanism, **named}
     require_together(mechanism)
     return replace(settings, mechanism=mechanism, allow_idealised=allow_idealised)
@@ -331,20 +357,16 @@ class Map(t.Table):
             no_accountings = '"best", or mechanism = "baseline": other mechanisms have no accountings'
             raise t.Refused("map", "accounting", expected=no_accountings)
         return MapSettings(
-            request=model.MapRequest(
-                bound,
-                self.min_vehicles,
-                float(self.interval_level),
-                self.display_unit or self.speed_unit,
-                self.publish_counts,
-            ),
+            bound,
+            self.min_vehicles,
+            float(self.interval_level),
+            self.display_unit or self.speed_unit,
+            self.publish_counts,
             accounting=self.accounting,
-            statistics=statistics,
             tolerance={
                 item: float(getattr(self.tolerance, item.value) or bound.upper) for item in statistics
             },
             mechanism=mechanism,
-            kind=kind,
             adaptive=self._adaptive(bound) if self.resolutions else None,
         )
 

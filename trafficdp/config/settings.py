@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
@@ -16,9 +16,8 @@ from trafficdp import model
 from trafficdp.config import table as t
 from trafficdp.config.document import exact_number, one_line_text, read_text
 from trafficdp.config.table import Built, Refused, Table, loss, naming, text, whole
-from trafficdp.errors import ConfigError, UsageError, one_of
-from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME
-from trafficdp.planner.request import AdaptiveSettings, Request
+from trafficdp.errors import ConfigError, UsageError
+from trafficdp.planner.request import MapSettings, Request
 from trafficdp.privacy import budget
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
@@ -179,51 +178,6 @@ class City(t.Table):
 
 
 @dataclass(frozen=True, slots=True)
-class MapSettings:
-    """What is released a bin and how it is shown.
-
-    ``statistics`` are in the order of Statistic. ``tolerance`` (for each of them) is the error that
-    matters equally for each, in the unit of the speed bound (squared for the variance). ``accounting`` is
-    "best" or one of ``names.BY_NAME``. ``mechanism`` names, a statistic, what releases it: "auto" or
-    a name of the registry.
-    ``allow_idealised`` is never read from a file: only a command's switch sets it. ``adaptive`` for a map of
-    several resolutions. ``answer``, ``fleet``, ``per_slot`` and ``counts_percent``: see planner.request.
-    """
-
-    request: model.MapRequest
-    statistics: tuple[model.Statistic, ...]
-    tolerance: Mapping[model.Statistic, float]
-    accounting: str
-    mechanism: Mapping[model.Statistic, str]
-    allow_idealised: bool = False
-    answer: bool = False
-    adaptive: AdaptiveSettings | None = None
-    fleet: int | None = None
-    per_slot: bool = False
-    counts_percent: int = 0
-    kind: LossKind = LossKind.PURE
-
-    def with_accounting(self, name: str, *, instead_of_auto: bool = True) -> MapSettings:
-        """Return the same settings with the accounting ``name`` of the baseline mechanism.
-
-        "best" changes no mechanism; another name sets every statistic's mechanism to the baseline. Where
-        mechanisms are "auto", that is done only with ``instead_of_auto``. Raises UsageError for an unknown
-        name and for settings with another mechanism.
-        """
-        accounting = one_of(("best", *BY_NAME), accounting=name)
-        if accounting == "best":
-            return replace(self, accounting=accounting)
-        may_be = {BASELINE, AUTO} if instead_of_auto else {BASELINE}
-        if self.kind is not LossKind.PURE or not set(self.mechanism.values()) <= may_be:
-            raise UsageError(
-                "only the baseline has accountings",
-                got=f"accounting={accounting!r} beside another mechanism",
-                todo='with_map(mechanism="baseline") as well',
-            )
-        return replace(self, accounting=accounting, mechanism=dict.fromkeys(self.statistics, BASELINE))
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration. ``loss`` None: it must be given with the release.
 
@@ -250,11 +204,6 @@ class Config:
     knowledge: tuple[model.KnowledgeSource, ...] = ()
     accept_weak_promise: bool = False
     catalogue: model.CatalogueEntry = model.NO_CATALOGUE_ENTRY
-
-    @property
-    def bound(self) -> model.ContributionBound:
-        """The clipping bound of speeds: upper limit, step and unit."""
-        return self.map.request.bound
 
     @property
     def measured_grid(self) -> model.Grid:
@@ -288,8 +237,9 @@ class Config:
     @property
     def promise(self) -> budget.Promise:
         """What a store of this configuration promises: its budget, speed bound and analysts' budgets."""
-        bound = f"{exact_text(self.bound.upper)} {self.bound.unit.label}"
-        return budget.Promise(self.policy, bound, self.analysts)
+        bound = self.map.bound
+        words = f"{exact_text(bound.upper)} {bound.unit.label}"
+        return budget.Promise(self.policy, words, self.analysts)
 
     def check_promise(self, vehicles: int | None) -> None:
         """Raise ConfigError if the promise is weak for this many ``vehicles``, unless that is accepted.
@@ -327,8 +277,6 @@ class Config:
                 got=f"a wish for {chosen.kind.quantity}",
                 todo=f"ask with --{kind.quantity}, or make a new store with another [budget] kind",
             )
-        keys = "tolerance", "accounting", "mechanism", "allow_idealised", "answer", "per_slot"
-        wanted: dict[str, Any] = {key: getattr(self.map, key) for key in (*keys, "counts_percent")}
-        if self.map.fleet is not None:
-            wanted["fleet"] = self.map.fleet
-        return Request(chosen, self.map.request, simulate=True, relation=self.relation, **wanted)
+        settings: dict[str, Any] = {each.name: getattr(self.map, each.name) for each in fields(self.map)}
+        settings["fleet"] = self.map.fleet or model.DEFAULT_FLEET
+        return Request(**settings, loss=chosen, relation=self.relation, simulate=True)

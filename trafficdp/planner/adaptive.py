@@ -368,7 +368,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     """
     _check(request)
     width = float(settings.half_width - settings.rounding)
-    wish = AdaptiveRequest(request.map, request.tolerance, float(request.loss.exact), width, settings.detail)
+    wish = AdaptiveRequest(request, request.tolerance, float(request.loss.exact), width, settings.detail)
     kinds = (grid.slot_kind, *settings.longer)
     found = [
         _along(grid, fine, settings, request, wish, levels_of(settings.resolutions, kinds, cells_first))
@@ -378,7 +378,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     if not fitting:
         raise errors.UninformativeReleaseError(
             "no hexagon can have so narrow an interval",
-            got=f"a half width of {float(settings.half_width):g} {request.map.bound.unit.label} "
+            got=f"a half width of {float(settings.half_width):g} {request.bound.unit.label} "
             f"at epsilon {request.loss}",
             todo="ask for a wider one, a larger epsilon, a coarser resolution or longer slots",
         )

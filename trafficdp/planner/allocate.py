@@ -12,7 +12,7 @@ from trafficdp.mechanisms import registry, simulated_cities
 from trafficdp.mechanisms.names import AUTO, BASELINE, BY_NAME, OTHER_NOISE, PROVED
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism
 from trafficdp.mechanisms.protocol import Accounting, CalibratedMechanism, JointRequest, PublicFacts
-from trafficdp.model import Counts, Statistic
+from trafficdp.model import Counts
 from trafficdp.planner.allocation import Allocation, assess_utility, cities_of_request
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, fit_mechanisms
 from trafficdp.planner.request import Request
@@ -42,7 +42,7 @@ def allocate(
     has ``min_vehicles`` vehicles, or no noise fits the loss.
     """
     request = request if loss is None else replace(request, loss=loss)
-    keep, kept = kept_bins(counts, request.map.min_vehicles, allowed)
+    keep, kept = kept_bins(counts, request.min_vehicles, allowed)
     facts = request.facts(kept)
     named = {statistic: request.mechanism_of(statistic) for statistic in request.tolerance}
     registry.require_together(named)
@@ -73,7 +73,7 @@ def allocate(
         return replace(_by_accounting(keep, kept, request, thorough=thorough), hour=hour)
     for statistic, name in proved.items():
         registry.require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
-    tries = simulated_cities.SimulatedCities(kept, request.map.bound) if request.simulate else None
+    tries = simulated_cities.SimulatedCities(kept, request.bound) if request.simulate else None
     parts, reason = fit_mechanisms(kept, replace(request, mechanism=proved), tries)
     calibrated = PerStatisticMechanism.calibrate(facts, request.loss, parts)
     event, error = calibrated.event(), calibrated.expected_errors()
@@ -124,9 +124,8 @@ def _joint(name: str, keep: BoolArray, facts: PublicFacts, request: Request, rea
 
     ``name`` is its name in JOINT_MECHANISMS.
     """
-    statistics = tuple(each for each in Statistic if each in request.tolerance)
     wanted = JointRequest(
-        statistics, request.fleet, request.per_slot, request.counts_percent, request.zone_km2
+        request.statistics, request.fleet, request.per_slot, request.counts_percent, request.zone_km2
     )
     calibrated = registry.JOINT_MECHANISMS[name].calibrate(facts, request.loss, wanted)
     event, error = calibrated.event(), calibrated.expected_errors()
@@ -177,7 +176,7 @@ def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) ->
 
     Not ``thorough``: a quicker and coarser search for blocks, for maps that are compared and not released.
     """
-    asked = kept, request.map.bound, request.tolerance
+    asked = kept, request.bound, request.tolerance
     return registry.all_accountings(*asked, accounting=request.accounting, thorough=thorough)
 
 

@@ -155,7 +155,7 @@ def assess_utility(allocation: Allocation) -> UtilityVerdict:
         least = max(widest, key=lambda each: widest[each])
         return UtilityVerdict(rule, least, widest[least], MOST_SPANNED)
     if rule is RefusalRule.INTERVAL:
-        bound, widths = request.map.bound, allocation.half_widths()
+        bound, widths = request.bound, allocation.half_widths()
         max_value = {each: each.largest(bound.upper) for each in widths}
         spanned = {each: min(2 * positive_median(half), max_value[each]) for each, half in widths.items()}
         least = max(spanned, key=lambda each: spanned[each] / max_value[each])
@@ -179,7 +179,7 @@ def cities_of_request(
     ``hour`` (G,) is the hour of day of every bin, None where slots have none.
     """
     squares = Statistic.VARIANCE in request.tolerance
-    return simulated_cities.simulated_cities_of(counts, request.map.bound, hour, squares=squares)
+    return simulated_cities.simulated_cities_of(counts, request.bound, hour, squares=squares)
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class Allocation:
         From public counts, at the requested interval level; empty for mechanisms that release no quantiles.
         """
         own = self.calibrated
-        return own.rank_widths(self.request.map.interval_level) if isinstance(own, protocol.Ranked) else {}
+        return own.rank_widths(self.request.interval_level) if isinstance(own, protocol.Ranked) else {}
 
     @property
     def loss(self) -> Loss:
@@ -294,7 +294,7 @@ class Allocation:
         """A lower bound on equal Laplace scales of means, G U / (L epsilon): see
         ``floor_of_equal_scales``.
         """
-        return floor_of_equal_scales(self.counts, self.request.map.bound, float(self.request.loss.exact))
+        return floor_of_equal_scales(self.counts, self.request.bound, float(self.request.loss.exact))
 
     def errors(self) -> dict[Statistic, FloatArray]:
         """Return each statistic's expected absolute error in every released bin, in its unit, shape (G,).
@@ -310,7 +310,7 @@ class Allocation:
         Where ``intervals_from_trials``, as found in simulated cities; else by the mechanism from public
         counts.
         """
-        return self._foreseen("half_width", self.calibrated.half_widths(self.request.map.interval_level))
+        return self._foreseen("half_width", self.calibrated.half_widths(self.request.interval_level))
 
     def _foreseen(self, name: str, known: Mapping[Statistic, FloatArray]) -> dict[Statistic, FloatArray]:
         size = (self.counts.bins,)

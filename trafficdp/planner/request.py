@@ -8,7 +8,7 @@ What planning finds beside an allocation: who can pay, which maps fit, what woul
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -28,34 +28,56 @@ MAIN = (model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN, model.Statistic.VARI
 """The first of them that is released is the one whose intervals a half width is about."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is asked for: a total loss, epsilon or rho, and what shall be released with it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapSettings(model.MapRequest):
+    """What is released a bin, and by which mechanism, whatever the loss.
 
-    ``tolerance`` a statistic, in its unit. ``mechanism`` names one of the registry a statistic, or "auto";
-    left out, it is that of PROVED. ``accounting`` names the one that the baseline executes; "best" takes the
-    one with the smallest worst noise. With ``simulate`` mechanisms are compared in simulated cities too, else
-    by their worst expected errors alone. ``allow_idealised`` lets a named mechanism without an exact sampler
-    through; "auto" never takes one. ``answer``: to a question, not a map. ``known`` are speeds that public
-    sources know before. Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many vehicles are expected, as
-    ``fleet_by`` says, ``per_slot`` whether every slot is measured on its own, ``counts_percent`` how
-    much of the loss is for counts of vehicles and records, and ``zone_km2`` how large a zone is on average.
+    ``tolerance``, for each statistic, is the error that matters equally for each, in the unit of the speed
+    bound (squared for the variance). ``mechanism`` names one of the registry a statistic, or "auto"; left
+    out, it is that of PROVED. ``accounting`` names the one that the baseline executes; "best" takes the one
+    with the smallest worst noise. ``allow_idealised`` lets a named mechanism without an exact sampler
+    through; "auto" never takes one, and no file asks for it. ``answer``: to a question, not a map.
+    ``adaptive``: a map of several resolutions. Under the relation ADD_OR_REMOVE_USER ``fleet`` is how many
+    vehicles are expected (None: not declared), ``per_slot`` whether every slot is measured on its own, and
+    ``counts_percent`` how much of the loss is for counts of vehicles and records.
     """
 
-    loss: Loss
-    map: model.MapRequest
     tolerance: Mapping[model.Statistic, float]
     accounting: str = "best"
     mechanism: Mapping[model.Statistic, str] = field(default_factory=dict)
-    simulate: bool = False
     allow_idealised: bool = False
+    answer: bool = False
+    adaptive: AdaptiveSettings | None = None
+    fleet: int | None = None
+    per_slot: bool = False
+    counts_percent: int = 0
+
+    @property
+    def statistics(self) -> tuple[model.Statistic, ...]:
+        """The statistics asked for, in the order of Statistic."""
+        return tuple(statistic for statistic in model.Statistic if statistic in self.tolerance)
+
+    @property
+    def map_request(self) -> model.MapRequest:
+        """What a release keeps of them: how numbers are clipped and shown."""
+        return model.MapRequest(*(getattr(self, each.name) for each in fields(model.MapRequest)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request(MapSettings):
+    """What the planner is asked for: a map, at a total ``loss``, epsilon or rho.
+
+    With ``simulate`` mechanisms are compared in simulated cities too, else by their worst expected errors
+    alone. ``known`` are speeds that public sources know before. ``fleet`` is expected as ``fleet_by`` says.
+    ``zone_km2`` is how large a zone is on average.
+    """
+
+    loss: Loss
+    simulate: bool = False
     relation: model.NeighbouringRelation = model.NeighbouringRelation.REPLACE_USER_VALUES
     fleet: int = model.DEFAULT_FLEET
     fleet_by: str = FLEET_DECLARED
-    per_slot: bool = False
-    counts_percent: int = 0
     zone_km2: float | None = None
-    answer: bool = False
     known: tuple[model.PlaceSpeeds, ...] = ()
 
     @property
@@ -86,7 +108,7 @@ class Request:
         from trafficdp.mechanisms.protocol import PublicFacts
 
         known = model.KnownSpeeds.of(self.known, counts.cell, counts.slot)
-        return PublicFacts(counts, self.map.bound, self.relation, known)
+        return PublicFacts(counts, self.bound, self.relation, known)
 
     def mechanism_of(self, statistic: model.Statistic) -> str:
         """Return the name of the mechanism asked for ``statistic``: a name in the registry, or "auto" to
@@ -98,10 +120,6 @@ class Request:
         if statistic in model.QUANTILES:
             return BY_RANK
         return self.mechanism.get(statistic, PROVED[self.kind])
-
-    def with_min_vehicles(self, min_vehicles: int) -> Request:
-        """Return this request with another ``min_vehicles``: bins with fewer vehicles get no number."""
-        return replace(self, map=replace(self.map, min_vehicles=min_vehicles))
 
     def with_proved_intervals(self) -> Request:
         """Return this request with the default mechanism (PROVED) in place of "auto".

@@ -171,7 +171,7 @@ def try_maps(
         on_try(candidate)
         options = list(_options(candidate, request, half_width, goal, counts_of(candidate)))
         found.extend(options)
-        return any(option.fits and option.min_vehicles == request.map.min_vehicles for option in options)
+        return any(option.fits and option.min_vehicles == request.min_vehicles for option in options)
 
     for kind in (grid.slot_kind, *grid.slot_kind.longer_kinds):
         here = replace(grid, slot_kind=kind)
@@ -213,7 +213,7 @@ def _options(
     the median bin or in every bin, by ``goal``. ``counts`` are those of all bins of ``grid``.
     """
     choices = np.unique(counts.users_per_bin)
-    choices = choices[choices >= request.map.min_vehicles]
+    choices = choices[choices >= request.min_vehicles]
     if not len(choices):
         return
     records = int(counts.samples_per_bin.sum())
@@ -226,7 +226,7 @@ def _options(
             return None
 
     def option(min_vehicles: int) -> MapOption | None:
-        asked = request.with_min_vehicles(min_vehicles)
+        asked = replace(request, min_vehicles=min_vehicles)
         made = planned(asked)
         if made is None:
             return None
@@ -238,7 +238,7 @@ def _options(
         bins = made.counts.bins
         return MapOption(grid, min_vehicles, bins, share, width, width <= half_width, needed)
 
-    first = option(request.map.min_vehicles)
+    first = option(request.min_vehicles)
     if first is not None:
         yield first
     if first is not None and first.fits:
@@ -246,7 +246,7 @@ def _options(
     low, high = 0, len(choices)
     while low < high:
         middle = (low + high) // 2
-        made = planned(request.with_min_vehicles(int(choices[middle])))
+        made = planned(replace(request, min_vehicles=int(choices[middle])))
         if made is not None and allocation.precision(made).at(goal) <= half_width:
             high = middle
         else:

@@ -335,9 +335,9 @@ def _in_speeds(plan: Plan) -> Iterator[Line]:
     allocation, request = plan.allocation, plan.allocation.request
     widths, errors = allocation.half_widths(), allocation.errors()
     for statistic in allocation.calibrated.statistics:
-        factor = request.map.factor(statistic)
+        factor = request.factor(statistic)
         # an interval that is published lies within the range
-        half = np.minimum(widths[statistic], statistic.largest(request.map.bound.upper) / 2)
+        half = np.minimum(widths[statistic], statistic.largest(request.bound.upper) / 2)
         unit, name = statistic.unit(plan.display_unit), statistic.words
         for what, numbers in (("expected error", errors[statistic]), ("half width", half)):
             yield f"median {what} of the {name}", f"{float(np.median(numbers)) * factor:.4g}", unit

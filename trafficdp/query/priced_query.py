@@ -400,19 +400,17 @@ class _Measurement:
     def rows(self, question: Question, release: Release | None) -> pa.RecordBatch:
         """Return the table of the numbers of ``question``."""
         grid = self.context.grid if release is None else self.there.grid
-        return query_answer.answer_rows(
-            question, grid, self.counts, release, self.there.map.request.display_unit
-        )
+        return query_answer.answer_rows(question, grid, self.counts, release, self.there.map.display_unit)
 
 
 def _require_bins(counts: Counts, there: Config) -> None:
     """Raise RefusedError when no hexagon can have a number."""
     most = int(counts.users_per_bin.max(initial=0))
-    if most >= there.map.request.min_vehicles:
+    if most >= there.map.min_vehicles:
         return
     if most:
         raise RefusedError(
-            f"no hexagon has {there.map.request.min_vehicles} vehicles",
+            f"no hexagon has {there.map.min_vehicles} vehicles",
             f"min_vehicles = {most}",
             clause="OPTIONS",
         )

@@ -8,11 +8,11 @@ from fractions import Fraction
 from sqlglot import exp
 
 from trafficdp.binning.cells import resolution_holding
-from trafficdp.config.settings import Config, MapSettings
+from trafficdp.config.settings import Config
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.names import AUTO, BASELINE
-from trafficdp.model import ContributionBound, Grid, MapRequest, SlotKind, Statistic
-from trafficdp.planner.request import COUNTS_ALONE_PERCENT, COUNTS_PERCENT
+from trafficdp.model import ContributionBound, Grid, SlotKind, Statistic
+from trafficdp.planner.request import COUNTS_ALONE_PERCENT, COUNTS_PERCENT, MapSettings
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.arrangement import arranged_select, plain_form, read_group_by
 from trafficdp.query.conditions import Filter, Named, read_where, zones_of
@@ -71,8 +71,8 @@ class Question:
         Raises ConfigError for a bound that does not fit the speed step.
         """
         if self.options.speed_bound is None:
-            return config.bound
-        return replace(config.bound, upper=self.options.speed_bound)
+            return config.map.bound
+        return replace(config.map.bound, upper=self.options.speed_bound)
 
     def answer_config(self, config: Config) -> Config:
         """Return the configuration whose map is the answer: the question's grid, statistics and epsilon."""
@@ -88,32 +88,23 @@ class Question:
             )
         tolerance = {
             statistic: settings.tolerance.get(
-                statistic, float(config.bound.upper) if statistic is Statistic.VARIANCE else 1.0
+                statistic, float(config.map.bound.upper) if statistic is Statistic.VARIANCE else 1.0
             )
             for statistic in statistics
         }
+        level, least = options.interval_level, options.min_vehicles
         changed = replace(
             settings,
-            request=self._request(config),
+            bound=self.bound(config),
+            min_vehicles=settings.min_vehicles if least is None else least,
+            interval_level=settings.interval_level if level is None else float(level),
+            publish_counts=self.counts if config.relation.hides_presence else settings.publish_counts,
             adaptive=None,
-            statistics=statistics,
             tolerance=tolerance,
             mechanism={each: self._mechanism(settings, each) for each in statistics},
             answer=True,
         )
         return replace(config, grid=self.grid(config), map=changed, loss=options.epsilon)
-
-    def _request(self, config: Config) -> MapRequest:
-        """Return the configured settings of released numbers, overridden by the question's options."""
-        request, options = config.map.request, self.options
-        level, least = options.interval_level, options.min_vehicles
-        return MapRequest(
-            self.bound(config),
-            request.min_vehicles if least is None else least,
-            request.interval_level if level is None else float(level),
-            request.display_unit,
-            self.counts if config.relation.hides_presence else request.publish_counts,
-        )
 
     def _mechanism(self, settings: MapSettings, statistic: Statistic) -> str:
         """Return the mechanism for ``statistic``: the configured one, else BASELINE.
@@ -160,7 +151,7 @@ def _read(part: PricedPart, config: Config, names: Named, table: str) -> Questio
     select, mentions, remarks = plain_form(part.select), Mentions(), list[str]()
     where = select.args.get("where")
     keys = read_group_by(select, mentions)
-    arranged = arranged_select(select, keys, mentions, config.map.request.display_unit, table)
+    arranged = arranged_select(select, keys, mentions, config.map.display_unit, table)
     kinds = tuple(kind for kind in Kind if kind in mentions.kinds and kind.measured)
     _check_statistics(kinds, config)
     configured = _resolution(mentions, config)
@@ -197,7 +188,7 @@ def _options(part: PricedPart, config: Config, kinds: tuple[Kind, ...]) -> Optio
             raise RefusedError("intervals are calibrated at 95 % here", "interval_level = 0.95")
         if options.speed_bound is not None:
             try:
-                replace(config.bound, upper=options.speed_bound)
+                replace(config.map.bound, upper=options.speed_bound)
             except TrafficdpError:
                 raise RefusedError("option speed_bound is not valid", WORKS["speed_bound"]) from None
     return options

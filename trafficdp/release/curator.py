@@ -263,7 +263,7 @@ class Curator:
         """
         verdict = assess_utility(allocation)
         if verdict.refused and not force:
-            raise uninformative_error(verdict, allocation.request.map)
+            raise uninformative_error(verdict, allocation.request)
         if allocation.event.idealised and not allocation.request.allow_idealised:
             raise UsageError(
                 "this noise has no exact sampler",

@@ -201,7 +201,7 @@ class Cluster:
             reduction=Reduction.of(
                 declared,
                 self.config.grid,
-                self.config.bound,
+                self.config.map.bound,
                 refuse_by_rows=self.config.relation.may_refuse_by_counts,
             ),
             declaration=declaration_json(declared),

@@ -36,7 +36,7 @@ def earlier_release(
     curator: Curator, version: DataVersion, grid: model.Grid, allocation: Allocation
 ) -> str | None:
     """Return the newest published release of the same bins, mechanism and data, by name; None without one."""
-    request, kept = allocation.request.map, allocation.counts
+    request, kept = allocation.request.map_request, allocation.counts
     digest = numbers_digest(grid, request, kept.cell, kept.slot, allocation.calibrated.to_facts())
     same = {"data_version": version.name, "numbers_sha256": digest}
     for name in vault_releases.find_published(curator.vault, same):

@@ -63,11 +63,11 @@ class SavedPlan:
             "saved_at": at.isoformat(),
             "data_version": data_version,
             "grid": as_json(grid),
-            "bound": as_json(request.map.bound),
+            "bound": as_json(request.bound),
             request.kind.pico_key: request.loss.pico,
             "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
-            "min_vehicles": request.map.min_vehicles,
-            "interval_level": request.map.interval_level,
+            "min_vehicles": request.min_vehicles,
+            "interval_level": request.interval_level,
             "accounting": allocation.best.name if allocation.best else request.accounting,
             "mechanism": {each.value: name for each, name in request.mechanism.items()},
             "calibrated": allocation.calibrated.to_facts(),
@@ -125,10 +125,10 @@ class SavedPlan:
         """
         facts = self.frozen_facts
         bound = from_json(ContributionBound, facts["bound"])
-        if request.map.bound != bound:
+        if request.bound != bound:
             raise UsageError(
                 "the plan was made for another speed bound or step",
-                got=f"{float(request.map.bound.upper):g} {request.map.bound.unit.label}",
+                got=f"{float(request.bound.upper):g} {request.bound.unit.label}",
                 expected=f"{float(bound.upper):g} {bound.unit.label}, and its step",
                 todo="restore [map], or plan again",
             )
@@ -136,14 +136,13 @@ class SavedPlan:
             request,
             loss=self.loss,
             tolerance=_by_statistic(facts["tolerance"]),
-            map=replace(
-                request.map, min_vehicles=facts["min_vehicles"], interval_level=facts["interval_level"]
-            ),
+            min_vehicles=facts["min_vehicles"],
+            interval_level=facts["interval_level"],
             accounting=facts["accounting"],
         )
         named = replace(frozen, mechanism=_by_statistic(facts["mechanism"]))
         grid = self.grid
-        keep, kept = kept_bins(counts, frozen.map.min_vehicles, grid.may_publish(counts.cell, counts.slot))
+        keep, kept = kept_bins(counts, frozen.min_vehicles, grid.may_publish(counts.cell, counts.slot))
         calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(kept))
         if isinstance(calibrated, SimulatesOwnCity):
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
@@ -435,7 +434,7 @@ class Planning:
                     self._config.grid, here.loss, request.loss, needed_on
                 ),
             )
-        asked = request.with_min_vehicles(chosen.min_vehicles)
+        asked = replace(request, min_vehicles=chosen.min_vehicles)
         return self._at(chosen.grid, asked, question, answer)
 
     def _nothing_fits(
@@ -476,7 +475,7 @@ class Planning:
     ) -> Callable[[Grid], Loss | None]:
         def needed_on(candidate: Grid) -> Loss | None:
             counts = self._counts(candidate)
-            if not bool(np.any(counts.users_per_bin >= request.map.min_vehicles)):
+            if not bool(np.any(counts.users_per_bin >= request.min_vehicles)):
                 return None
             return suggest.least_loss(_allocating(candidate, counts, request), request.kind, width, goal)
 
@@ -490,7 +489,7 @@ class Planning:
         if self._known is not None and self._known[0] == grid:
             found = self._known[1]
         else:
-            found = self._curator.counted(grid, self._config.bound, self._version)
+            found = self._curator.counted(grid, self._config.map.bound, self._version)
             if grid == self._config.grid:
                 self._known = grid, found
         if found.counts.bins == 0 and not may_be_empty:
@@ -527,14 +526,14 @@ class Planning:
 
     def _shown(self, request: Request, width: float) -> str:
         """Return ``width`` with its unit, as people are told it."""
-        factor, unit = request.map.factor(request.main), request.main.unit(request.map.display_unit)
+        factor, unit = request.factor(request.main), request.main.unit(request.display_unit)
         return f"{width * factor:.4g} {unit}"
 
 
 def uninformative_plan_error(plan: results.Plan) -> UninformativeReleaseError:
     """Return (do not raise) the error that refuses ``plan`` as too inaccurate, and says what would pass."""
     todo = None if plan.suggestions is None else plan.suggestions.in_words(plan.budget_left)
-    return planner_allocation.uninformative_error(plan.verdict, plan.allocation.request.map, todo)
+    return planner_allocation.uninformative_error(plan.verdict, plan.allocation.request, todo)
 
 
 def _allocating(

@@ -214,7 +214,7 @@ class Plan:
     @property
     def display_unit(self) -> SpeedUnit:
         """The unit in which speeds are shown."""
-        return self.allocation.request.map.display_unit
+        return self.allocation.request.display_unit
 
     @property
     def skill(self) -> dict[Statistic, SkillStated]:
@@ -239,7 +239,7 @@ class Plan:
         It comes in the speed bound's unit, squared for a variance.
         """
         request = self.allocation.request
-        return error * request.map.factor(statistic or request.main)
+        return error * request.factor(statistic or request.main)
 
     def to_frame(self) -> pd.DataFrame:
         """Return what each bin with a number will have, one row a bin, sorted by cell, then slot.
@@ -276,11 +276,9 @@ class Plan:
         request, counts = self.allocation.request, self.allocation.counts
         if isinstance(self.allocation.calibrated, SimulatesOwnCity):
             raise UsageError("there is one map where nothing about a vehicle is public, and no choice")
-        cities = SimulatedCities(counts, request.map.bound, seed)
+        cities = SimulatedCities(counts, request.bound, seed)
         return tuple(
-            choose(
-                counts, request.map.bound, each, request.loss, cities=cities, display_unit=self.display_unit
-            )
+            choose(counts, request.bound, each, request.loss, cities=cities, display_unit=self.display_unit)
             for each in request.tolerance
         )
 
@@ -309,7 +307,7 @@ class Plan:
         allocation, verdict = self.allocation, self.verdict
         request, withheld = allocation.request, int((~allocation.keep).sum())
         unit, precision = self.unit, self.precision
-        level, error = f"{request.map.interval_level:.0%}", positive_median(allocation.errors()[request.main])
+        level, error = f"{request.interval_level:.0%}", positive_median(allocation.errors()[request.main])
         at_worst = "" if allocation.intervals_from_trials(request.main) else "at worst "
         of = verdict.statistic
         got, expected = verdict.in_words(of.unit(self.display_unit), self.in_display_unit(1.0, of))
@@ -319,7 +317,7 @@ class Plan:
             f"{allocation.counts.bins:,} {self.grid.noun}s"
             if request.relation.hides_presence
             else f"{allocation.counts.bins:,}, and {withheld:,} withheld "
-            f"(fewer than {request.map.min_vehicles} vehicles)",
+            f"(fewer than {request.min_vehicles} vehicles)",
             "off by": f"{self.in_display_unit(error):.3g} {unit} {at_worst}on average, in the median hexagon",
             f"{level} interval": f"{self.in_display_unit(precision.median):.3g} {unit} to either side in the "
             f"median hexagon, {self.in_display_unit(precision.worst):.3g} in the widest",

@@ -268,15 +268,14 @@ def build_specification(
     # an answer is no map
     if not context.question:
         skill = {
-            statistic: each.stated(request.map.factor(statistic))
-            for statistic, each in allocation.skill.items()
+            statistic: each.stated(request.factor(statistic)) for statistic, each in allocation.skill.items()
         }
     # how many bins get which status follows from counts and calibrated mechanism alone
     if allocation.rank_widths:
         each_useless = [publish.rank_uninformative(each) for each in allocation.rank_widths.values()]
     else:
         errors = calibrated.expected_errors()
-        each_useless = [publish.is_uninformative(errors[each], each, request.map.bound) for each in errors]
+        each_useless = [publish.is_uninformative(errors[each], each, request.bound) for each in errors]
     total, kept = len(allocation.keep), int(np.count_nonzero(allocation.keep))
     marked = int(np.count_nonzero(np.all(each_useless, axis=0)))
     frozen = specification_without_bins(
@@ -287,7 +286,7 @@ def build_specification(
             total=total, released=kept - marked, constant=0, withheld=total - kept, uninformative=marked
         ),
         bounds=files_disclosure.bounds_of(
-            request.map.bound,
+            request.bound,
             f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
             None if known is None else int(known.bins_per_user.max()),
             None if known is None else int(known.largest_count_per_bin.max()),
@@ -302,7 +301,7 @@ def build_specification(
             vehicles=allocation.vehicles,
         ),
         noise=files_disclosure.Noise(
-            request=request.map,
+            request=request.map_request,
             statements={each: calibrated.statement(each) for each in calibrated.statistics},
             noise=model.from_json(privacy_disclosure.NoiseStated, calibrated.manifest_facts()),
             tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
@@ -375,7 +374,7 @@ def asks_for_same_numbers(specification: Specification, grid: model.Grid, alloca
     request, kept = allocation.request, allocation.counts
     return (
         specification.grid.key == grid.key
-        and specification.request == request.map
+        and specification.request == request.map_request
         and np.array_equal(specification.cell, kept.cell)
         and np.array_equal(specification.slot, kept.slot)
         and specification.calibrated == allocation.calibrated.to_facts()

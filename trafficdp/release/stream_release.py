@@ -123,7 +123,7 @@ def configured_stream_specification(curator: Curator, config: Config) -> release
     _check_budget(curator, config.policy, epsilon, at)
     sums = RunningSums.calibrate(
         tuple(each for each in SAID if each in config.map.statistics),
-        config.bound,
+        config.map.bound,
         Horizon.of(config.grid, settings.publish_every, settings.lateness),
         epsilon,
         records_per_vehicle=settings.records_per_vehicle,
@@ -141,7 +141,7 @@ def configured_stream_specification(curator: Curator, config: Config) -> release
         sums,
         f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
         vault_ledger.totals(vault).sum_of_maxima,
-        config.map.request,
+        config.map.map_request,
     )
     # what names a vehicle decides on its account: as long as the stream runs it is the same
     read_as = [[source.name, declaration_json(source)] for source in config.sources]

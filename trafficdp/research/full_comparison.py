@@ -254,7 +254,7 @@ def full_curves(allocation: Allocation, seconds: float, computed: Callable[[int,
     with the numbers of points done and of all. Raises UsageError when the main statistic is not the mean.
     """
     positive(seconds=seconds)
-    counts, bound = allocation.counts, allocation.request.map.bound
+    counts, bound = allocation.counts, allocation.request.bound
     if allocation.request.main is not Statistic.MEAN:
         raise UsageError("the full comparison is about means", todo='add "mean" to [map] statistics')
     noise = _largest_noise(allocation, Statistic.MEAN)

@@ -36,13 +36,13 @@ def test_a_minimal_configuration_has_the_stated_defaults(load, minimal):
     assert (config.grid.period.first, config.grid.period.last) == (date(2016, 11, 24), date(2016, 11, 27))
     assert config.grid.period.time_zone == config.city.time_zone == "America/Chicago"
     assert config.grid.area.geometry.bounds == (-98.2, 29.9, -97.3, 30.8)
-    assert config.bound.step == Fraction(1, 100)
-    assert config.map.request.display_unit is SpeedUnit.METRES_PER_SECOND
-    assert config.map.request.min_vehicles == 5
+    assert config.map.bound.step == Fraction(1, 100)
+    assert config.map.display_unit is SpeedUnit.METRES_PER_SECOND
+    assert config.map.min_vehicles == 5
     assert config.map.statistics == (Statistic.MEAN, Statistic.VARIANCE)
     assert config.map.tolerance == {Statistic.MEAN: 1.0, Statistic.VARIANCE: 30.0}
-    assert config.map.request.interval_level == 0.95
-    assert config.map.request.publish_counts is False
+    assert config.map.interval_level == 0.95
+    assert config.map.publish_counts is False
     assert config.map.accounting == "best"
     (source,) = config.sources
     assert source.time_format == "iso8601"
@@ -56,11 +56,11 @@ def test_every_setting_arrives(load, tmp_path, minimal, full):
     assert config.key_file == tmp_path / "keys" / "city.key"
     assert config.loss == PureDP.of(4)
     assert [part.hours[0] for part in config.grid.day_parts] == [20, 8]
-    assert config.map.request.display_unit is SpeedUnit.KILOMETRES_PER_HOUR
+    assert config.map.display_unit is SpeedUnit.KILOMETRES_PER_HOUR
     assert config.map.statistics == (Statistic.MEAN, Statistic.VARIANCE)
     assert config.map.tolerance == {Statistic.MEAN: 2.0, Statistic.VARIANCE: 12.5}
-    assert (config.map.request.min_vehicles, config.map.request.interval_level) == (6, 0.9)
-    assert config.map.request.publish_counts is True
+    assert (config.map.min_vehicles, config.map.interval_level) == (6, 0.9)
+    assert config.map.publish_counts is True
     assert config.map.accounting == "exact"
     assert config.sources == (
         SourceDeclaration(
@@ -88,9 +88,9 @@ def test_every_setting_arrives(load, tmp_path, minimal, full):
 )
 def test_bound_and_step_are_the_decimals_as_written(load, bound, step, steps, changed):
     config = load(changed("map.speed_bound", bound, changed("map.speed_step", step)))
-    assert config.bound.upper == Fraction(str(bound))
-    assert config.bound.step == Fraction(str(step))
-    assert config.bound.upper_steps == steps
+    assert config.map.bound.upper == Fraction(str(bound))
+    assert config.map.bound.step == Fraction(str(step))
+    assert config.map.bound.upper_steps == steps
 
 
 def test_epsilon_and_budget_are_the_decimals_as_written(load, changed):
@@ -104,9 +104,9 @@ def test_request_takes_the_configured_epsilon_unless_another_is_given(load, full
     assert config.request().loss == PureDP.of(4)
     request = config.request(PureDP.of(2))
     assert request.loss == PureDP.of(2)
-    assert request.map is config.map.request
+    assert request.map_request == config.map.map_request
     assert request.tolerance == config.map.tolerance
-    assert (request.map.min_vehicles, request.map.interval_level) == (6, 0.9)
+    assert (request.min_vehicles, request.interval_level) == (6, 0.9)
     assert request.accounting == "exact"
 
 

@@ -126,7 +126,7 @@ def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome,
     config, message = outcome(document)
     assert message.isprintable()
     if config is not None:
-        assert config.request(PureDP.of(1)).map.bound.upper_steps >= 1
+        assert config.request(PureDP.of(1)).bound.upper_steps >= 1
         assert all(json.loads(declaration_json(source)) for source in config.sources)
 
 

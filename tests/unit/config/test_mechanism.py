@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from trafficdp.config.map import with_mechanism
+from trafficdp.config.map import with_accounting, with_mechanism
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic_map import mechanisms_of
 from trafficdp.model import Statistic
@@ -22,7 +22,7 @@ def test_left_out_it_is_auto_and_beside_an_accounting_the_baseline(load, minimal
     assert named.map.mechanism == {MEAN: "baseline", VARIANCE: "baseline"}
     config = load(minimal)
     assert config.map.mechanism == {MEAN: "auto", VARIANCE: "auto"}
-    assert config.map.with_accounting("exact").mechanism == named.map.mechanism
+    assert with_accounting(config.map, "exact", LossKind.PURE).mechanism == named.map.mechanism
     request = config.request(PureDP.of(1))
     assert request.mechanism == config.map.mechanism
     assert request.simulate
@@ -72,8 +72,8 @@ def test_a_file_never_reaches_idealised_noise_and_says_which_switch_does(idealis
         assert f"trafficdp release --allow-idealised-noise {idealised}" in message
     settings = load(minimal).map
     with pytest.raises(UsageError, match="no exact sampler"):
-        with_mechanism(settings, idealised)
-    allowed = with_mechanism(settings, idealised, allow_idealised=True)
+        with_mechanism(settings, idealised, LossKind.PURE)
+    allowed = with_mechanism(settings, idealised, LossKind.PURE, allow_idealised=True)
     assert allowed.allow_idealised
     assert dataclasses.replace(allowed, allow_idealised=False, mechanism=settings.mechanism) == settings
 

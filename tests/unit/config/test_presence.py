@@ -29,7 +29,7 @@ def test_epsilon_alone_is_pure(load, hidden):
     )
     request = config.request()
     assert request.relation.hides_presence
-    assert (request.map.min_vehicles, request.mechanism_of(Statistic.MEAN)) == (1, "add_remove_pooling")
+    assert (request.min_vehicles, request.mechanism_of(Statistic.MEAN)) == (1, "add_remove_pooling")
 
 
 def test_with_delta_both_become_the_largest_rho_that_keeps_to_them(load, hidden, changed):

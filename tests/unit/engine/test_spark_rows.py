@@ -13,7 +13,7 @@ def test_a_file_without_a_row_is_refused_only_where_counts_are_public(city, refu
     config = city.open().config
     header = city.days[1].read_text(encoding="utf-8").splitlines()[0]
     batch = pa.record_batch({"number": [0], "name": ["day.csv"], "content": [f"{header}\n".encode()]})
-    job = Reduction.of(config.sources[0], config.grid, config.bound, refuse_by_rows=refuse_by_rows)
+    job = Reduction.of(config.sources[0], config.grid, config.map.bound, refuse_by_rows=refuse_by_rows)
     noted = []
     rows = rows_of_files(
         iter([batch]), job, lambda: VehicleKey.load(city.key), lambda *each: noted.append(each)

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.model import Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import affordable
-from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import PureDP
 
 PICO = 10**12
@@ -27,7 +26,7 @@ def planned(counts_of, bound_of):
         def at(total):
             # this accounting is for mean and variance together
             more = {Statistic.VARIANCE: 60.0} if "moment" in accounting else {}
-            request = Request(total, map_request(bound_of(60)), {**TOLERANCE, **more}, accounting)
+            request = plan_request(bound_of(60), total, {**TOLERANCE, **more}, accounting=accounting)
             return allocate(counts, request)
 
         return at(PureDP.of(epsilon)), at

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
@@ -16,7 +16,6 @@ from trafficdp.mechanisms.simulated_cities import SimulatedCities
 from trafficdp.model import Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.choose import SIMULATED_ERROR_TOLERANCE, shares
-from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import BinStatus
 from trafficdp.privacy.loss import CHARGE_STEP, ZCDP, LossKind, PureDP
 
@@ -33,9 +32,9 @@ def city(counts_of):
 
 
 def request_for(bound, wanted, epsilon="4", statistics=(MEAN, VARIANCE), **changes):
-    return Request(
-        loss=PureDP.of(epsilon),
-        map=map_request(bound),
+    return plan_request(
+        bound,
+        PureDP.of(epsilon),
         tolerance={s: TOLERANCE[s] for s in statistics},
         mechanism=wanted,
         simulate=True,

@@ -43,7 +43,7 @@ def samples_of(city):
     from trafficdp.store.vault_fixes import data_version
 
     with city._curator("evaluation") as curator:
-        asked = (city.config.grid, city.config.bound, data_version(curator.vault).ingest_id)
+        asked = (city.config.grid, city.config.map.bound, data_version(curator.vault).ingest_id)
         return read_samples(curator.vault.connection, *asked)
 
 
@@ -79,7 +79,7 @@ def test_fewer_than_a_third_of_the_samples_coloured_hexagons_are_hatched(relatio
     allocation, data = city.plan(suggestions=False).allocation, samples_of(city)
     data = data.select(allocation.keep) if relation == "sample" else data
     values = SensitiveInputs(data.contributions(), lambda: data)
-    breaks = shown_breaks(MEAN, city.config.bound, city.config.map.request.display_unit)
+    breaks = shown_breaks(MEAN, city.config.map.bound, city.config.map.display_unit)
     for seed in range(DRAWS):
         own = allocation.calibrated.run(values, SimulatedNoise(seed), interval_level=0.95)[MEAN]
         ends = own.posterior["low_80"], own.posterior["high_80"]

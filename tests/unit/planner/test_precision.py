@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.model import Grid, Period, SlotKind, Statistic, StudyArea
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import WidthGoal, precision
-from trafficdp.planner.request import MapOption, Request
+from trafficdp.planner.request import MapOption
 from trafficdp.planner.suggest import best_fitting_map, least_loss, nearest, try_maps
 from trafficdp.privacy.loss import LossKind, PureDP, rounded_up
 
@@ -50,7 +50,7 @@ def looked(city, bound_of):
 
     def looked(width, epsilon=4, grid=GRID, min_vehicles=5):
         tolerance = {Statistic.MEAN: 1.0}
-        request = Request(PureDP.of(epsilon), map_request(bound_of(60, "0.1"), min_vehicles), tolerance)
+        request = plan_request(bound_of(60, "0.1"), PureDP.of(epsilon), tolerance, min_vehicles)
         seen = []
         return try_maps(grid, request, width, WidthGoal.MEDIAN, city, seen.append), seen
 
@@ -136,8 +136,8 @@ def asked(counts, bound_of):
 
     def asked(epsilon, accounting="best", level=0.95):
         tolerance = {Statistic.MEAN: 1.0, Statistic.VARIANCE: 60.0}
-        request = Request(
-            PureDP.of(epsilon), map_request(bound_of(60, "0.1"), 3, level), tolerance, accounting
+        request = plan_request(
+            bound_of(60, "0.1"), PureDP.of(epsilon), tolerance, 3, level, accounting=accounting
         )
         return allocate(counts, request)
 
@@ -158,9 +158,8 @@ def test_what_was_planned_before_does_not_matter(counts_of, bound_of, mechanism)
     counts = counts_of(np.random.default_rng(2).poisson(3, (5, 30)))
     found = set()
     for planned in ("0.01", "1", "6", "100"):
-        request = Request(
-            PureDP.of(planned), map_request(bound_of(60), 3), {Statistic.MEAN: 1.0}, mechanism=mechanism
-        )
+        loss, tolerance = PureDP.of(planned), {Statistic.MEAN: 1.0}
+        request = plan_request(bound_of(60), loss, tolerance, 3, mechanism=mechanism)
 
         def at(loss, request=request):
             return allocate(counts, replace(request, loss=loss))
@@ -174,7 +173,7 @@ def test_what_was_planned_before_does_not_matter(counts_of, bound_of, mechanism)
 def test_accountings_that_tie_are_told_apart_alike_at_every_loss(counts_of, bound_of, epsilon):
     # every vehicle is in one bin: the worst noise is the same by "exact" and "equal"
     table = [[3] * 4 + [0] * 20, [0] * 4 + [5] * 6 + [0] * 14, [0] * 10 + [2] * 14]
-    request = Request(PureDP.of(f"{epsilon:.6f}"), map_request(bound_of(20), 3), {Statistic.MEAN: 1.0})
+    request = plan_request(bound_of(20), PureDP.of(f"{epsilon:.6f}"), {Statistic.MEAN: 1.0}, 3)
     made = allocate(counts_of(table), request)
     assert made.chosen_accounting.name == "exact"
     widths = made.calibrated.half_widths(0.95)[Statistic.MEAN]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.per_statistic_map import mechanisms_of
@@ -12,7 +12,6 @@ from trafficdp.mechanisms.simulated_cities import Skill
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import UtilityVerdict, assess_utility
-from trafficdp.planner.request import Request
 from trafficdp.privacy.estimate import RefusalRule
 from trafficdp.privacy.loss import ZCDP, LossKind, PureDP
 
@@ -26,12 +25,12 @@ def request_for(bound_of):
     def build(epsilon=1, statistics=(MEAN,), mechanism=None, **changes):
         wanted = {
             "loss": PureDP.of(epsilon),
-            "map": map_request(bound_of(60, "1/10")),
+            "bound": bound_of(60, "1/10"),
             "tolerance": {s: TOLERANCES[s] for s in statistics},
             "simulate": True,
         }
         named = {} if mechanism is None else {"mechanism": dict.fromkeys(statistics, mechanism)}
-        return Request(**{**wanted, **named, **changes})
+        return plan_request(**{**wanted, **named, **changes})
 
     return build
 
@@ -198,6 +197,6 @@ def test_auto_releases_whatever_partial_pooling_would_in_more_cities(counts_of, 
 
 
 def check_auto(counts, bound_of, epsilon):
-    asked = Request(PureDP.of(epsilon), map_request(bound_of(60, "1/10")), {MEAN: 1.0}, simulate=True)
+    asked = plan_request(bound_of(60, "1/10"), PureDP.of(epsilon), {MEAN: 1.0}, simulate=True)
     if not refused(counts, replace(asked, mechanism={MEAN: "partial_pooling"})):
         assert not refused(counts, replace(asked, mechanism={MEAN: AUTO}))

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.mechanisms.names import AUTO, BASELINE
 from trafficdp.model import Statistic
 from trafficdp.planner import suggest as module
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import assess_utility
-from trafficdp.planner.request import Request, Suggestions
+from trafficdp.planner.request import Suggestions
 from trafficdp.planner.suggest import Maps
 from trafficdp.privacy.loss import ZCDP, PureDP
 
@@ -23,9 +23,7 @@ def request_for(bound_of):
     def build(loss, mechanism, statistics=(MEAN,), **changes):
         named = dict.fromkeys(statistics, mechanism)
         wanted = {each: 1.0 if each is MEAN else 60.0 for each in statistics}
-        return Request(
-            loss, map_request(bound_of(60, "1/10")), wanted, mechanism=named, simulate=True, **changes
-        )
+        return plan_request(bound_of(60, "1/10"), loss, wanted, mechanism=named, simulate=True, **changes)
 
     return build
 

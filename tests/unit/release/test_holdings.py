@@ -44,7 +44,7 @@ def test_what_the_index_finds_answers_only_the_same_question_on_the_same_data(mo
     given(monkeypatch, "r1", "r2", same=same)
     curator = SimpleNamespace(vault=None, specification_of=lambda _: specification)
     asked = SimpleNamespace(
-        request=SimpleNamespace(map=None),
+        request=SimpleNamespace(map_request=None),
         counts=SimpleNamespace(cell=None, slot=None),
         calibrated=SimpleNamespace(to_facts=dict),
     )

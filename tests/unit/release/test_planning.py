@@ -46,20 +46,16 @@ class Asked:
     kind: LossKind = LossKind.PURE
     known: tuple = ()
 
-    def with_min_vehicles(self, min_vehicles):
-        return replace(self, min_vehicles=min_vehicles)
-
 
 def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
     """A planning that knows nothing but its configuration and ``known``."""
     made = Planning.__new__(Planning)
-    map_ = SimpleNamespace(fleet=fleet, adaptive=adaptive)
+    map_ = SimpleNamespace(fleet=fleet, adaptive=adaptive, bound=None)
     made._config = SimpleNamespace(
         loss=PureDP.of(1),
         kind=LossKind.PURE,
         map=map_,
         grid=grid,
-        bound=None,
         knowledge=(),
         request=lambda loss: Asked(),
         require_public_counts=lambda what, instead: None,
@@ -143,11 +139,12 @@ def test_counts_are_read_once_and_longer_slots_follow_from_them(counts_of):
 
 @pytest.mark.parametrize(("statistic", "factor"), [(Statistic.MEAN, 0.5), (Statistic.VARIANCE, 0.25)])
 def test_errors_are_shown_in_the_unit_of_the_map(statistic, factor):
-    half = SimpleNamespace(factor=lambda statistic: 0.5**statistic.power, interval_level=0.9)
     counts = SimpleNamespace(cell=np.array([1], dtype=np.uint64), slot=np.array([3]))
     allocation = SimpleNamespace(
         counts=counts,
-        request=SimpleNamespace(main=Statistic.MEAN, map=half),
+        request=SimpleNamespace(
+            main=Statistic.MEAN, factor=lambda statistic: 0.5**statistic.power, interval_level=0.9
+        ),
         half_widths=lambda: {statistic: np.array([8.0])},
         errors=lambda: {statistic: np.array([4.0])},
     )

@@ -149,7 +149,9 @@ def test_the_question_is_another_with_another_request(changes):
 
     def asked(request):
         calibrated = SimpleNamespace(to_facts=lambda: frozen.calibrated)
-        return SimpleNamespace(request=SimpleNamespace(map=request), counts=frozen, calibrated=calibrated)
+        return SimpleNamespace(
+            request=SimpleNamespace(map_request=request), counts=frozen, calibrated=calibrated
+        )
 
     assert asks_for_same_numbers(frozen, GRID, asked(REQUEST))
     assert not asks_for_same_numbers(frozen, GRID, asked(replace(REQUEST, **changes)))

@@ -11,6 +11,7 @@ from trafficdp.config.map import with_mechanism
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.mechanisms.registry import PUBLIC_COUNTS
 from trafficdp.model import Statistic
+from trafficdp.privacy.loss import LossKind
 
 MEAN, VARIANCE = Statistic.MEAN, Statistic.VARIANCE
 
@@ -105,8 +106,8 @@ def test_one_piece_is_for_all_statistics_or_for_none(filled):
         opened(filled, '{ mean = "partial_pooling" }')
     settings = opened(filled, '"baseline"').config.map
     with pytest.raises(UsageError, match="releases all statistics together"):
-        with_mechanism(settings, {MEAN: "flat"})
-    assert with_mechanism(settings, "flat").mechanism == {MEAN: "flat", VARIANCE: "flat"}
+        with_mechanism(settings, {MEAN: "flat"}, LossKind.PURE)
+    assert with_mechanism(settings, "flat", LossKind.PURE).mechanism == {MEAN: "flat", VARIANCE: "flat"}
 
 
 @pytest.mark.parametrize("name", PUBLIC_COUNTS)

@@ -28,7 +28,7 @@ def door(filled):
 @pytest.fixture
 def asked(filled, door):
     config = filled.open().config
-    return config.grid, config.bound, vault_fixes.data_version(door.vault)
+    return config.grid, config.map.bound, vault_fixes.data_version(door.vault)
 
 
 def same(ours, theirs):
@@ -124,11 +124,11 @@ def test_a_day_more_is_read_alone_and_put_together_with_what_was_there(filled, m
         with Vault.open(filled.store) as vault:
             door = Curator(filled.store, vault, Head.beside(filled.key, vault.store_id))
             version = vault_fixes.data_version(vault)
-            brought_up = door.contributions(grid, config.bound, version)
-            assert same(brought_up, reduce_fixes(vault.connection, grid, config.bound, 2))
-            assert same(load_contributions(vault, grid, config.bound, 2).contributions, brought_up)
+            brought_up = door.contributions(grid, config.map.bound, version)
+            assert same(brought_up, reduce_fixes(vault.connection, grid, config.map.bound, 2))
+            assert same(load_contributions(vault, grid, config.map.bound, 2).contributions, brought_up)
             # of an older state of the data nothing is kept any more
-            assert load_contributions(vault, grid, config.bound, 1) is None
+            assert load_contributions(vault, grid, config.map.bound, 1) is None
     assert [each.after for each in read] == [1, 0, 0, 0]
 
 

@@ -191,7 +191,7 @@ def comparison(plan: Plan, seed: int) -> Comparison:
     auto = allocate(counts, free, allocation.hour)
     return Comparison(
         request.loss,
-        request.map.bound,
+        request.bound,
         counts,
         withheld,
         plan.mechanism_choices(seed),
@@ -235,7 +235,7 @@ def comparison_facts(found: Comparison) -> ComparisonFacts:
 def facts_for_declared_grid(plan: Plan, options: tuple[NoiseOption, ...]) -> ComparisonFacts:
     """Return ``options`` as the plain values that the command prints as JSON."""
     request = plan.allocation.request
-    factor = float(request.map.bound.unit.factor_to(plan.display_unit))
+    factor = float(request.bound.unit.factor_to(plan.display_unit))
     return ComparisonFacts(
         **loss_facts(plan.loss),
         unit=plan.display_unit,
@@ -415,7 +415,7 @@ def noise_reason(plan: Plan, options: tuple[NoiseOption, ...]) -> str:
 def show_noise_options(output: Output, plan: Plan, options: tuple[NoiseOption, ...]) -> None:
     """Print ``options`` as a table for people."""
     request, unit = plan.allocation.request, plan.display_unit.label
-    factor = float(request.map.bound.unit.factor_to(plan.display_unit))
+    factor = float(request.bound.unit.factor_to(plan.display_unit))
     rows: list[list[object]] = []
     for way in options:
         skills = way.skills.values()

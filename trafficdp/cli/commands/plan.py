@@ -125,7 +125,7 @@ def _chart(result: Plan, full: FullCurves | None, city: str) -> LossChart:
         title=f"Privacy loss against error: {city}",
         subtitle=f"{what.replace('_', ' ')}; {allocation.counts.bins} bins, "
         f"{result.grid.in_words()}, {result.grid.slot_kind.value.replace('_', ' ')}, at least "
-        f"{request.map.min_vehicles} vehicles",
+        f"{request.min_vehicles} vehicles",
         unit=statistic.unit(result.display_unit),
         lines=tuple(
             Line(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
@@ -27,7 +27,6 @@ from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.model import OF_MAPS, Statistic
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.request import Request
 from trafficdp.privacy.loss import CHARGE_STEP, LossKind, PureDP
 from trafficdp.sensitive import SensitiveInputs
 
@@ -45,7 +44,7 @@ chosen = st.sampled_from([(MEAN,), (VEHICLE_MEAN,), (MEAN, VARIANCE), OF_MAPS])
 
 def request_for(bound, epsilon, statistics):
     tolerance = {s: TOLERANCE[s] for s in statistics}
-    return Request(PureDP.of(epsilon), map_request(bound), tolerance, "clip_user")
+    return plan_request(bound, PureDP.of(epsilon), tolerance, accounting="clip_user")
 
 
 def values_of(contributions):

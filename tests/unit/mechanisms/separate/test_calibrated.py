@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from small_city import map_request
+from small_city import plan_request
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism, mechanisms_of
@@ -11,7 +11,6 @@ from trafficdp.mechanisms.registry import calibrated_from_facts, require_releasa
 from trafficdp.model import Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.planner.allocate import allocate
-from trafficdp.planner.request import Request
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import ZCDP, LossKind
 from trafficdp.sensitive import Samples, SensitiveInputs
@@ -147,10 +146,11 @@ def test_an_allocation_costs_what_is_asked_and_never_more_and_treats_statistics_
 ):
     counts, bound = counts_of(table), bound_of(65)
     for text in ("0.000003", "0.7", "1", "12.345678901", "123456.789012345678"):
-        request = Request(
-            loss=ZCDP.of(text),
-            map=map_request(bound, 2),
-            tolerance={MEAN: 1.0, VARIANCE: 65.0},
+        request = plan_request(
+            bound,
+            ZCDP.of(text),
+            {MEAN: 1.0, VARIANCE: 65.0},
+            min_vehicles=2,
             mechanism={MEAN: "gaussian_twin", VARIANCE: "gaussian_twin"},
         )
         found = allocate(counts, request)
