@@ -255,8 +255,9 @@ class Workspace:
             curator.vault.check_key(key.fingerprint)
             finished = curator.recover()
             question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
-            planned, counts = Planning(curator, self.config).plan(self.config.requested_loss(loss), question)
-            version = vault_fixes.data_version(curator.vault)
+            planning = Planning(curator, self.config)
+            planned, counts = planning.plan(self.config.requested_loss(loss), question)
+            version = planning.version
             earlier = earlier_release(curator, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
                 found, folder = curator.load(earlier), folder_of(self.store, earlier)

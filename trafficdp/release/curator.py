@@ -289,7 +289,8 @@ class Curator:
                 vault_ledger.require_analyst_budget(self.vault, vehicle, loss, own)
             self._require_unseen(specification.release_id)
             text = specification.to_json()
-            self._rehearse(text, contributions, loss)
+            frozen = Specification.from_json(text)
+            self._rehearse(frozen, contributions, loss)
             entry = vault_ledger.add_entry(
                 self.vault,
                 {
@@ -311,7 +312,7 @@ class Curator:
         failpoint("charged")
         self.head.write(entry)
         failpoint("head written")
-        return self._finish(stored)
+        return self._finish(stored, frozen)
 
     def recover(self) -> list[str]:
         """Finish what an interrupted process began; return the names of the releases that were finished.
@@ -334,7 +335,7 @@ class Curator:
         # before anything else can be seen of a charge, it is remembered outside the store
         self.write_head()
         for each in unfinished:
-            self._finish(each)
+            self._finish(each, self.specification_of(each.release_id))
         if any(
             each.withdrawn and publication.folder_of(self.store, each.release_id).exists() for each in stored
         ):
@@ -409,8 +410,7 @@ class Curator:
         facts, bins = values
         return decode(json.loads(facts), bins)
 
-    def _finish(self, stored: vault_releases.StoredRelease) -> Release:
-        specification = self.specification_of(stored.release_id)
+    def _finish(self, stored: vault_releases.StoredRelease, specification: Specification) -> Release:
         if not stored.drawn:
             # the noise is drawn, once
             self._require_unseen(stored.release_id)
@@ -503,14 +503,13 @@ class Curator:
                 todo="restore the newest backup of the store, or move away a folder that is not a release",
             )
 
-    def _rehearse(self, text: str, contributions: Contributions, loss: IntArray) -> None:
-        """Raise before the charge what would fail after it, of the specification that is frozen as ``text``.
+    def _rehearse(self, specification: Specification, contributions: Contributions, loss: IntArray) -> None:
+        """Raise before the charge what would fail after it, of the frozen ``specification``.
 
         A second computation of what it costs (``pricing.check_steps``), from the steps of its calibrated
         mechanism on all bins, must find that ``loss`` covers every vehicle; and it is executed on speeds that
         are all 0.
         """
-        specification = Specification.from_json(text)
         counts = contributions.counts
         kept = counts.select(specification.bins_kept(counts))
         calibrated = calibrated_from_facts(specification.calibrated, specification.public_facts(kept))

@@ -193,7 +193,8 @@ class Planning:
         self._config = replace(config, grid=config.measured_grid)
         same = config.grid.slot_kind is self._config.grid.slot_kind
         self._slot_not_measured = None if same else config.grid.slot_kind
-        self._version = vault_fixes.data_version(curator.vault)
+        self.version = vault_fixes.data_version(curator.vault)
+        """The version of the data that is planned with."""
         if not vault_fixes.number_of_files(curator.vault):
             raise UsageError("the store is empty", todo="run `trafficdp ingest FILE...` first")
         vault_fixes.pin_area(curator.vault, config.grid.area.hash, dry_run=True)
@@ -241,7 +242,7 @@ class Planning:
 
     def save(self, name: str, plan: results.Plan) -> None:
         """Save ``plan`` in the store under ``name``, frozen."""
-        frozen = SavedPlan.of(name, plan.allocation, plan.grid, self._version.name, datetime.now(UTC))
+        frozen = SavedPlan.of(name, plan.allocation, plan.grid, self.version.name, datetime.now(UTC))
         store_files.save_plan(self._curator.store, name, frozen.text)
 
     def contributions(self) -> Contributions:
@@ -274,7 +275,7 @@ class Planning:
         request = self._config.request(loss)
         if question.half_width is not None:
             request = request.with_proved_intervals()
-        request = replace(request, known=known_speeds(self._curator, self._config, grid, self._version))
+        request = replace(request, known=known_speeds(self._curator, self._config, grid, self.version))
         if not request.relation.hides_presence:
             return request
         request = replace(request, zone_km2=zone_km2(grid))
@@ -367,7 +368,7 @@ class Planning:
 
     def _saved(self, question: results.PlanQuestion, saved: SavedPlan) -> tuple[results.Plan, Counts]:
         """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
-        saved.require_data(self._version.name)
+        saved.require_data(self.version.name)
         grid = saved.grid
         if grid.area.hash != self._config.grid.area.hash:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
@@ -489,7 +490,7 @@ class Planning:
         if self._known is not None and self._known[0] == grid:
             found = self._known[1]
         else:
-            found = self._curator.counted(grid, self._config.map.bound, self._version)
+            found = self._curator.counted(grid, self._config.map.bound, self.version)
             if grid == self._config.grid:
                 self._known = grid, found
         if found.counts.bins == 0 and not may_be_empty:

@@ -81,7 +81,7 @@ def build_released(
                 _insert(connection, release, {} if withdrawn else _tables(release), withdrawn)
             for publication in publications:
                 _insert_publication(connection, publication)
-            _finish(connection)
+            _finish(connection, units)
 
 
 def append_publications(folder: Path, publications: Sequence[Publication]) -> bool:
@@ -174,32 +174,31 @@ def _extended(
                 columns = store_files.run(
                     connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()"
                 )
-                if not {"cells.publication", *needed} <= {name for (name,) in columns}:
+                there = {str(name) for (name,) in columns}
+                if not {"cells.publication", *needed} <= there:
                     raise _NotToBeExtended
                 connection.begin()
                 add(connection)
-                _finish(connection, release.id)
+                units = [unit for unit in SpeedUnit if f"quantiles.speed_{unit.value}" in there]
+                _finish(connection, units, release.id)
     except _NotToBeExtended:
         return False
     return True
 
 
-def _finish(connection: duckdb.DuckDBPyConnection, release_id: str | None = None) -> None:
-    """Commit; raise StoreDamagedError when the file fails its audits.
+def _finish(
+    connection: duckdb.DuckDBPyConnection, units: Sequence[SpeedUnit], release_id: str | None = None
+) -> None:
+    """Commit; raise StoreDamagedError when the file, with speeds in ``units``, fails its audits.
 
     With ``release_id`` only that release is audited.
     """
     connection.commit()
     # all of it into the one file: a log beside it would not be swapped in
     store_files.run(connection, "CHECKPOINT released")
-    units = store_files.run(connection, "SELECT DISTINCT speed_unit FROM releases ORDER BY ALL")
-    audits = [
-        store_files.script("audits/released"),
-        *(_in(SpeedUnit(unit), "audits/speeds") for (unit,) in units),
-    ]
     problems = [
         problem
-        for audit in audits
+        for audit in (store_files.script("audits/released"), *(_in(unit, "audits/speeds") for unit in units))
         for problem in store_files.run(connection, audit, {"release_id": release_id})
     ]
     if problems:

@@ -437,8 +437,7 @@ def attached(
     _durable.require_regular(path)
     refusal = None
     with in_memory(spill, **options) as connection:
-        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({mode})")
-        run(connection, f"USE {name}")
+        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({mode}); USE {name}")
         try:
             yield connection
         except errors.TrafficdpError as error:
@@ -450,8 +449,7 @@ def attached(
                 connection.rollback()
         with _durable.owner_only():
             try:
-                run(connection, "USE memory")
-                run(connection, f"DETACH {name}")
+                run(connection, f"USE memory; DETACH {name}")
             except duckdb.Error:
                 # what was committed is in the log, if not in the file yet
                 connection.close()

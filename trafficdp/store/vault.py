@@ -56,6 +56,8 @@ class Vault:
         """Where rows may lie that memory does not hold, for the owner only: empty at start and at end."""
         self.promises: list[LedgerRow] | None = None
         """The entries of the ledger that promise, once read: ``vault_ledger`` forgets them when it writes."""
+        self.sums_are_kept = False
+        """Whether the sums of the accounts were found to count every charge."""
         self._tables = set[str]()
         """Tables that were there when one was last looked for: none is ever dropped."""
         try:
@@ -198,7 +200,7 @@ class Vault:
                 with owner_only():
                     self.connection.commit()
             except BaseException:
-                self.facts, self.promises, self._tables = facts, None, set()
+                self.facts, self.promises, self.sums_are_kept, self._tables = facts, None, False, set()
                 # the failed statement or commit may have ended the transaction already
                 with suppress(duckdb.Error):
                     self.connection.rollback()

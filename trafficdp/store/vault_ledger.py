@@ -270,10 +270,11 @@ _ADD = (
 
 
 def _sums_are_kept(vault: Vault) -> bool:
-    if not vault.has_table("spending"):
-        return False
     counted = "SELECT (SELECT count(*) FROM vehicle_charges) - coalesce(sum(vehicles), 0) FROM charge_totals"
-    return number(vault.connection, counted) == 0
+    if not vault.sums_are_kept and vault.has_table("spending"):
+        # nobody else writes while it is open
+        vault.sums_are_kept = number(vault.connection, counted) == 0
+    return vault.sums_are_kept
 
 
 # Where ceilings follow the calendar also the sums of every month, in the time zone of the store's promise.

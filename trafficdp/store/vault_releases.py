@@ -70,10 +70,8 @@ def values_of(vault: Vault, release_id: str) -> tuple[str, bytes] | None:
 
     ``decode`` reads them. Raises as ``release_named``.
     """
-    if not release_named(vault, release_id).drawn:
-        return None
     facts, bins = _parts(vault, release_id, "facts", "bins")
-    return facts.decode(), bins
+    return (facts.decode(), bins) if bins else None
 
 
 def part_of(vault: Vault, release_id: str, part: str) -> bytes:
@@ -82,7 +80,6 @@ def part_of(vault: Vault, release_id: str, part: str) -> bytes:
     "allocation" is the frozen specification, "measured" the noisy answers that it was made from. Raises as
     ``release_named``.
     """
-    release_named(vault, release_id)
     return _parts(vault, release_id, part)[0]
 
 
@@ -124,15 +121,14 @@ def mark_withdrawn(vault: Vault, release_id: str) -> None:
 def _write(vault: Vault, release_id: str, parts: Mapping[str, bytes]) -> None:
     import pyarrow as pa
 
-    for part, content in parts.items():
-        pieces = [content[start : start + PIECE] for start in range(0, len(content), PIECE)]
-        rows = pa.table({"number": range(1, len(pieces) + 1), "piece": pa.array(pieces, pa.binary())})
-        with registered(vault.connection, "incoming_pieces", rows):
-            run(
-                vault.connection,
-                "INSERT INTO release_pieces SELECT ?, ?, number, piece FROM incoming_pieces",
-                [release_id, part],
-            )
+    rows = [
+        {"part": part, "number": 1 + start // PIECE, "piece": content[start : start + PIECE]}
+        for part, content in parts.items()
+        for start in range(0, len(content), PIECE)
+    ]
+    with registered(vault.connection, "incoming_pieces", pa.Table.from_pylist(rows)):
+        added = "INSERT INTO release_pieces SELECT ?, part, number, piece FROM incoming_pieces"
+        run(vault.connection, added, [release_id])
 
 
 def _parts(vault: Vault, release_id: str, *parts: str) -> list[bytes]:
@@ -142,6 +138,8 @@ def _parts(vault: Vault, release_id: str, *parts: str) -> list[bytes]:
         "ORDER BY number",
         [release_id, [*parts]],
     )
+    if not rows:
+        release_named(vault, release_id)
     return [b"".join(piece for part, piece in rows if part == own) for own in parts]
 
 
@@ -169,7 +167,8 @@ _INDEX = "release_index"
 def mark_published(vault: Vault, release: IndexedRelease) -> None:
     """Mark a release as published and add it to the index (inside the caller's transaction)."""
     run(vault.connection, "UPDATE releases SET published = true WHERE release_id = ?", [release.release_id])
-    run(vault.connection, script(f"tables/{_INDEX}"))
+    if not vault.has_table(_INDEX):
+        run(vault.connection, script(f"tables/{_INDEX}"))
     run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(release)])
 
 

@@ -335,7 +335,6 @@ def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_
     frozen = SimpleNamespace(
         bins_kept=lambda counts: counts.users_per_bin >= 2, calibrated=None, public_facts=lambda kept: kept
     )
-    monkeypatch.setattr(curator, "Specification", SimpleNamespace(from_json=lambda text: frozen))
     monkeypatch.setattr(
         curator, "calibrated_from_facts", lambda _, kept: SimpleNamespace(steps=kept.users_per_bin.tolist)
     )
@@ -346,7 +345,7 @@ def test_the_second_price_is_of_every_bin_that_is_published(monkeypatch, counts_
 
     monkeypatch.setattr(curator, "check_steps", check_steps)
     with pytest.raises(AllocationError):
-        curator.Curator._rehearse(None, "frozen", SimpleNamespace(counts=counts), "loss")
+        curator.Curator._rehearse(None, frozen, SimpleNamespace(counts=counts), "loss")
     assert priced == [([2, 3], "loss")]
 
 

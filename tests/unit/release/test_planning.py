@@ -60,7 +60,7 @@ def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
         request=lambda loss: Asked(),
         require_public_counts=lambda what, instead: None,
     )
-    made._curator = made._version = made._known = None
+    made._curator = made.version = made._known = None
     made._looked_at = lambda grid: None
     vars(made).update(known)
     return made
