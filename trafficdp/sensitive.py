@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
-from trafficdp.errors import UsageError
+from trafficdp.errors import DataError, UsageError
 from trafficdp.model.counts import Counts, unique_by_counting
 from trafficdp.model.speed import ContributionBound
 
@@ -139,6 +139,18 @@ class Contributions:
         nothing = np.broadcast_to(np.int64(0), self.counts.count.shape)
         return replace(self, total=nothing, total_of_squares=nothing)
 
+    def require_exact_sums(self) -> None:
+        """Raise DataError when a sum of squares could leave 64 bits, were every speed at the bound.
+
+        The largest of the public counts decides; no sum is read.
+        """
+        if int(self.counts.count.max(initial=0)) * self.bound.upper_steps**2 >= 1 << 63:
+            raise DataError(
+                "too many fixes of one vehicle in one bin",
+                expected="fixes times the square of the steps up to the speed bound below 2^63",
+                todo="choose a larger speed_step or shorter slots",
+            )
+
     def select(self, keep: BoolArray) -> Contributions:
         """Return the contributions to the bins where the mask ``keep`` (G,) is true."""
         if keep.all():
@@ -156,8 +168,7 @@ class Contributions:
         """Return the contributions added up over larger bins, exactly.
 
         ``cell`` and ``slot`` (G,) name the larger bin of each bin. Only where counts are public: a sum of
-        squares that leaves 64 bits wraps, and ``engine.duckdb_reduce.require_exact_sums`` refuses bins where
-        one could.
+        squares that leaves 64 bits wraps, and ``require_exact_sums`` refuses bins where one could.
         """
         merging = self.counts.merged(cell, slot)
         total = np.zeros(merging.counts.pairs, dtype=np.int64)

@@ -104,7 +104,7 @@ def _release(name: str, request: Request, delta: float) -> AuditedRelease:
     pairs = [Neighbours("a vehicle in two hexagons, at 0 or at U", *sides)]
     allocation = allocate(sides[0].counts, request)
     pico = int(allocation.event.loss_per_user[0])
-    if request.kind is LossKind.PURE:
+    if request.loss.kind is LossKind.PURE:
         return AuditedRelease(name, pico / PICO, log_likelihood_ratios(allocation.calibrated, pairs), pairs)
     claim = float(zcdp_to_approx(ZCDP(pico), delta).epsilon)
     return AuditedRelease(name, claim, log_likelihood_ratios(allocation.calibrated, pairs), pairs, delta)

@@ -13,7 +13,7 @@ from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.protocol import Accounting
 from trafficdp.mechanisms.simulated_cities import MOST_WORSE, percent
 from trafficdp.model import Schema, SlotKind, Statistic, as_json
-from trafficdp.planner.allocation import WidthGoal
+from trafficdp.planner.allocation import KNOWLEDGE_BRINGS, WidthGoal
 from trafficdp.planner.request import AdaptiveMap
 from trafficdp.planner.suggest import DataNeeded
 from trafficdp.privacy.estimate import RefusalRule
@@ -51,7 +51,7 @@ def show(output: Output, result: Plan, facts: dict[str, object]) -> None:
 
 
 def _show_answer(output: Output, result: Plan, answer: Answer) -> None:
-    unit, quantity = result.unit, result.quantity
+    unit, quantity = result.unit, result.loss.kind.quantity
     which = "the median bin" if answer.goal is WidthGoal.MEDIAN else "every bin"
     asked = f"{result.in_display_unit(answer.half_width):.4g} {unit}"
     if answer.chosen is None:
@@ -178,8 +178,11 @@ def one_slot_sentence(slot_kind: SlotKind, noun: str) -> str:
 
 def _show_meaning(output: Output, result: Plan, facts: dict[str, object]) -> None:
     allocation = result.allocation
-    for text in allocation.known_in_words():
-        output.say(text)
+    for source in allocation.known:
+        output.say(
+            f"The map starts from {source.in_words}, at no cost: that took {KNOWLEDGE_BRINGS[source.kind]}. "
+            "Errors that are foretold leave it out."
+        )
     if result.slot_not_measured is not None:
         output.say(
             f"{one_slot_sentence(result.slot_not_measured, result.grid.noun)} "
@@ -274,8 +277,8 @@ def _show_fleets(output: Output, result: Plan) -> None:
 
 
 def _show_price(output: Output, result: Plan) -> None:
-    loss, left, able = result.allocation.loss, result.budget_left, result.affordable
-    quantity = result.quantity
+    loss, left, able = result.loss, result.budget_left, result.affordable
+    quantity = loss.kind.quantity
     hidden = result.allocation.request.relation.hides_presence
     output.say(
         f"All vehicles share one budget. The release costs {quantity} {loss}; the budget has {left} left."
@@ -305,7 +308,7 @@ def _show_price(output: Output, result: Plan) -> None:
 
 
 def _show_shortage(output: Output, result: Plan) -> None:
-    able, quantity = result.affordable, result.quantity
+    able, quantity = result.affordable, result.loss.kind.quantity
     refused = "`trafficdp release` would refuse it, with exit code 3."
     if result.allocation.request.relation.hides_presence:
         output.say(
@@ -361,7 +364,7 @@ def _show_verdict(output: Output, result: Plan) -> None:
         if needed is not None and needed > float(left.exact):
             output.say(f"(Epsilon {needed:.3g} is more than is left: epsilon {left}.)")
     if result.growth is not None:
-        _show_growth(output, "This map", result.growth, result.quantity)
+        _show_growth(output, "This map", result.growth, result.loss.kind.quantity)
 
 
 def _show_growth(output: Output, what: str, found: DataNeeded, quantity: str) -> None:

@@ -8,8 +8,8 @@ another. Samples are every value, by the same arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.resources import files
@@ -24,7 +24,6 @@ import pyarrow as pa
 from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import bins_in_mosaic, meets_selection, slots_of
-from trafficdp.errors import DataError
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind, unique_by_counting
 from trafficdp.sensitive import LARGEST_TOTAL, Contributions, Samples
 from trafficdp.store.store_files import Spill, in_memory, registered, store_failures
@@ -71,15 +70,14 @@ class Binned(NamedTuple):
     value: IntArray
 
 
-@contextmanager
 def binned(
     connection: duckdb.DuckDBPyConnection,
     grid: Grid,
     bound: ContributionBound,
     ingests: Files,
     part: VehiclePart = EVERYBODY,
-) -> Iterator[Iterator[Binned]]:
-    """Context manager: give the block an iterator over batches of fixes with their bins.
+) -> Generator[Binned]:
+    """Yield batches of fixes with their bins; to be closed, as an open result blocks the vault's connection.
 
     Of the files ``ingests`` and the vehicles ``part``, within the grid's period and selection; speeds are
     clipped to ``bound``. Private. Raises ConfigError when 64 bits do not hold the arithmetic of the step,
@@ -95,11 +93,30 @@ def binned(
         "part": part.number,
         "parts": part.of,
     }
-    fixes = connection.sql(_query("fixes"), params=parameters).to_arrow_reader(BATCH_ROWS)
-    try:
-        yield _binned(fixes, grid, clip)
-    finally:
-        fixes.close()  # a result left open, after an error, would block the vault's connection
+    places = places_of(grid)
+    with connection.sql(_query("fixes"), params=parameters).to_arrow_reader(BATCH_ROWS) as fixes:
+        while True:
+            # until there are BATCH_ROWS: DuckDB hands out smaller batches than were asked for
+            held: list[pa.RecordBatch] = []
+            while sum(map(len, held)) < BATCH_ROWS and (read := next(fixes, None)) is not None:
+                held.append(read)
+            if not held:
+                return
+            batch = pa.concat_batches(held)
+            if not grid.selection.everything:
+                batch = _kept(batch, grid)
+            cell = places.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy())
+            if grid.zones is not None:
+                somewhere = cell != NOWHERE
+                cell, batch = cell[somewhere], batch.filter(pa.array(somewhere))
+            time_us = batch.column("time_us").to_numpy()
+            yield Binned(
+                cell=cell,
+                slot=slots_of(time_us, grid.slot_kind, grid.period.time_zone, grid.day_parts),
+                vehicle=batch.column("vehicle_id").to_numpy(),
+                time_us=time_us,
+                value=clip.steps_of(batch.column("speed_centi"), batch.column("speed_unit")),
+            )
 
 
 def query_binned(
@@ -116,7 +133,7 @@ def query_binned(
     """
     failures: list[Exception] = []
     folder = spill_folder(connection)
-    with binned(connection, grid, bound, ingests, part) as batches:
+    with closing(binned(connection, grid, bound, ingests, part)) as batches:
         reader = pa.RecordBatchReader.from_batches(_BINNED, _record_batches(batches, failures))
         with in_memory(str(folder)) as scratch:
             try:
@@ -162,32 +179,6 @@ def _kept(batch: pa.RecordBatch, grid: Grid) -> pa.RecordBatch:
     )
     zone = grid.period.time_zone
     return batch.filter(pa.array(meets_selection(grid.selection, latitude, longitude, time_us, zone)))
-
-
-def _binned(fixes: pa.RecordBatchReader, grid: Grid, clip: Clip) -> Iterator[Binned]:
-    places = places_of(grid)
-    while True:
-        # until there are BATCH_ROWS: DuckDB hands out smaller batches than were asked for
-        held: list[pa.RecordBatch] = []
-        while sum(map(len, held)) < BATCH_ROWS and (read := next(fixes, None)) is not None:
-            held.append(read)
-        if not held:
-            return
-        batch = pa.concat_batches(held)
-        if not grid.selection.everything:
-            batch = _kept(batch, grid)
-        cell = places.cells_of(batch.column("latitude").to_numpy(), batch.column("longitude").to_numpy())
-        if grid.zones is not None:
-            somewhere = cell != NOWHERE
-            cell, batch = cell[somewhere], batch.filter(pa.array(somewhere))
-        time_us = batch.column("time_us").to_numpy()
-        yield Binned(
-            cell=cell,
-            slot=slots_of(time_us, grid.slot_kind, grid.period.time_zone, grid.day_parts),
-            vehicle=batch.column("vehicle_id").to_numpy(),
-            time_us=time_us,
-            value=clip.steps_of(batch.column("speed_centi"), batch.column("speed_unit")),
-        )
 
 
 def read_samples(
@@ -439,7 +430,7 @@ def reduce_fixes(
     up.
 
     A sum of more than 2^63 - 1 is that number. No error tells of it: where counts are secret, so is whether
-    there is one. Where they are public ask ``require_exact_sums``, before anything is charged.
+    there is one. Where they are public ask ``Contributions.require_exact_sums``, before anything is charged.
 
     Raises ConfigError when the step is so fine or so odd a fraction that 64 bits do not hold the exact
     arithmetic, and DataError when positions are impossible.
@@ -458,26 +449,13 @@ def reduce_fixes(
         folder = spill_folder(connection)
         with (
             store_failures("sorting what vehicles contribute"),
-            binned(connection, grid, bound, ingests) as batches,
+            closing(binned(connection, grid, bound, ingests)) as batches,
         ):
             sums = _packed_sums(batches, layout, folder, bound)
         found = _grouped(connection, grid, bound, ingests) if sums is None else sums
     if grid.mosaic is not None:
         found = found.merged(*bins_in_mosaic(grid, found.counts.cell, found.counts.slot))
     return found if known is None else known.contributions.combined_with(found)
-
-
-def require_exact_sums(count: IntArray, bound: ContributionBound) -> None:
-    """Raise DataError when sums of squares of ``count`` records, all at the bound, could leave 64 bits.
-
-    ``count`` (P,) are public counts of (bin, vehicle) pairs; the largest decides.
-    """
-    if int(count.max(initial=0)) * bound.upper_steps**2 >= 1 << 63:
-        raise DataError(
-            "too many fixes of one vehicle in one bin",
-            expected="fixes times the square of the steps up to the speed bound below 2^63",
-            todo="choose a larger speed_step or shorter slots",
-        )
 
 
 def _grouped(

@@ -231,6 +231,8 @@ class Skill:
     """The share of draws that are worse than one number."""
     enough: bool = field(init=False)
     """Whether the map says enough to be released."""
+    expected_numbers: int = field(init=False)
+    """How many bins have a number that says something, on average."""
 
     def __post_init__(self) -> None:
         # of two that are right to the last digit neither is nearer
@@ -242,14 +244,10 @@ class Skill:
             "at_least": float(np.quantile(1 - error / flat, SURE)),
             "worse": worse,
             "enough": expected >= LEAST_SKILL and worse <= MOST_WORSE,
+            "expected_numbers": round(float(self.numbers.mean())),
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def expected_numbers(self) -> int:
-        """The mean number of bins, over the simulated draws, whose published number is informative."""
-        return round(float(self.numbers.mean()))
 
     def stated(self, factor: float = 1.0) -> SkillStated:
         """Return the numbers as they are published, with errors multiplied by ``factor`` to change their

@@ -68,11 +68,13 @@ def allocate(
                 for (name, each), own in zip(maps.items(), tried, strict=True)
             }
             return _least_error(maps)
-    proved = {each: PROVED[request.kind] if name == AUTO else name for each, name in named.items()}
+    proved = {each: PROVED[request.loss.kind] if name == AUTO else name for each, name in named.items()}
     if {*proved.values()} <= {BASELINE}:
         return replace(_by_accounting(keep, kept, request, thorough=thorough), hour=hour)
     for statistic, name in proved.items():
-        registry.require_releasable(name, statistic, request.kind, allow_idealised=request.allow_idealised)
+        registry.require_releasable(
+            name, statistic, request.loss.kind, allow_idealised=request.allow_idealised
+        )
     tries = simulated_cities.SimulatedCities(kept, request.bound) if request.simulate else None
     parts, reason = fit_mechanisms(kept, replace(request, mechanism=proved), tries)
     calibrated = PerStatisticMechanism.calibrate(facts, request.loss, parts)
@@ -150,7 +152,7 @@ def by_baseline(allocation: Allocation) -> Allocation:
     request = allocation.request
     if allocation.best is not None or request.relation.hides_presence or request.has_quantiles:
         return allocation
-    if request.kind is LossKind.ZCDP:
+    if request.loss.kind is LossKind.ZCDP:
         return allocation
     return _by_accounting(allocation.keep, allocation.counts, request, thorough=True)
 

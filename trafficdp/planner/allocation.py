@@ -45,8 +45,8 @@ KNOWLEDGE_BRINGS = {
     KnowledgeKind.SPEEDS: "14 to 17 % off the errors of maps of a whole period in Austin, where speeds of "
     "other days stood for typical ones",
 }
-"""On average, by relation, of taxis and of buses; of a timetable over days that chose nothing:
-docs/guides/knowledge.md."""
+"""What starting from a source brought, on average, by relation, of taxis and of buses; of a timetable over
+days that chose nothing: docs/guides/knowledge.md."""
 LEAST_BINS = 2
 """A map of one bin is no more accurate than one city-wide average: it is that number."""
 
@@ -247,14 +247,6 @@ class Allocation:
         """The public sources of known speeds that the map's prior starts from."""
         return self.calibrated.known if isinstance(self.calibrated, protocol.FromKnownSpeeds) else ()
 
-    def known_in_words(self) -> Iterator[str]:
-        """Yield one sentence for each source in ``known``: what it is and what starting from it brought."""
-        for each in self.known:
-            yield (
-                f"The map starts from {each.in_words}, at no cost: that took {KNOWLEDGE_BRINGS[each.kind]}. "
-                "Errors that are foretold leave it out."
-            )
-
     @cached_property
     def rank_widths(self) -> Mapping[Statistic, FloatArray]:
         """Width of each quantile's rank interval as a share of the bin's vehicles, a statistic, shape (G,).
@@ -283,7 +275,7 @@ class Allocation:
     def chosen_accounting(self) -> protocol.Accounting:
         """The accounting that prices the noise: as requested, or the best; UsageError where there is none."""
         if self.best is None:
-            rho = self.request.kind is LossKind.ZCDP
+            rho = self.request.loss.kind is LossKind.ZCDP
             raise UsageError(
                 "this map has no accountings", got="losses in rho" if rho else self.event.mechanism
             )

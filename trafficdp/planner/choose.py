@@ -344,7 +344,7 @@ def shares(request: Request) -> dict[Statistic, Loss]:
     equal.
     """
     total, weight = request.loss, dict.fromkeys(request.tolerance, Fraction(1))
-    if request.kind is LossKind.PURE:
+    if request.loss.kind is LossKind.PURE:
         max_value = {s: Fraction(s.largest(request.bound.upper)) for s in weight}
         weight = {s: max_value[s] / Fraction(t) for s, t in request.tolerance.items()}
     whole = sum(weight.values())
@@ -360,7 +360,7 @@ def fit_mechanisms(
     sampler, by simulated ``cities`` where given. Raises UsageError for a mechanism that cannot estimate its
     statistic, has no exact sampler (unless ``allow_idealised``) or cannot meet its share.
     """
-    bound, kind, part_of = request.bound, request.kind, shares(request)
+    bound, kind, part_of = request.bound, request.loss.kind, shares(request)
     parts: dict[Statistic, per_statistic_map.StatisticMechanism] = {}
     reasons = []
     for statistic in sorted(request.tolerance, key=list(Statistic).index):

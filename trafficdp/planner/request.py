@@ -91,11 +91,6 @@ class Request(MapSettings):
         return BY_RANK in self.mechanism_names
 
     @property
-    def kind(self) -> LossKind:
-        """The kind of privacy loss: epsilon (pure) or rho (zero-concentrated)."""
-        return self.loss.kind
-
-    @property
     def main(self) -> model.Statistic:
         """The statistic that a requested half width is about: the first of MAIN among those asked for."""
         return next(statistic for statistic in MAIN if statistic in self.tolerance)
@@ -119,7 +114,7 @@ class Request(MapSettings):
             return ADD_REMOVE_POOLED
         if statistic in model.QUANTILES:
             return BY_RANK
-        return self.mechanism.get(statistic, PROVED[self.kind])
+        return self.mechanism.get(statistic, PROVED[self.loss.kind])
 
     def with_proved_intervals(self) -> Request:
         """Return this request with the default mechanism (PROVED) in place of "auto".
@@ -135,7 +130,9 @@ class Request(MapSettings):
 
         So it is in epsilon, when only the baseline, "auto" or quantiles are asked for.
         """
-        return self.kind is LossKind.PURE and (self.mechanism_names <= {BASELINE, AUTO} or self.has_quantiles)
+        return self.loss.kind is LossKind.PURE and (
+            self.mechanism_names <= {BASELINE, AUTO} or self.has_quantiles
+        )
 
 
 @dataclass(frozen=True, slots=True)

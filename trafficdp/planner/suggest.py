@@ -233,7 +233,7 @@ def _options(
         width = allocation.precision(made).at(goal)
         needed = None
         if width > half_width:
-            needed = least_loss(partial(allocate, counts, asked, None), request.kind, half_width, goal)
+            needed = least_loss(partial(allocate, counts, asked, None), request.loss.kind, half_width, goal)
         share = float(made.counts.samples_per_bin.sum()) / records
         bins = made.counts.bins
         return MapOption(grid, min_vehicles, bins, share, width, width <= half_width, needed)
@@ -394,7 +394,7 @@ class Maps:
         times = _least(
             lambda times: self.likely_passes(self._more(times)),
             lambda times: self.passes(self._more(times)),
-            most=most if self._request.kind is LossKind.PURE else math.sqrt(most),
+            most=most if self._request.loss.kind is LossKind.PURE else math.sqrt(most),
             step=FINE_STEP if fine else STEP,
         )
         return None if times is None else self._more(times)

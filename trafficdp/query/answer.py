@@ -307,7 +307,7 @@ def _priced(plan: Plan, earlier: str | None) -> Iterator[Line]:
     allocation = plan.allocation
     request = allocation.request
     yield "bins with numbers", str(allocation.counts.bins), None
-    quantity = request.kind.quantity
+    quantity = request.loss.kind.quantity
     if allocation.calibrated.public.public_counts is None:
         yield "loss of every possible vehicle", str(allocation.loss), quantity
     else:

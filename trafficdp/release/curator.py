@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from trafficdp.arrays import IntArray
 from trafficdp.binning.places import declared_bins
-from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes, require_exact_sums
+from trafficdp.engine.duckdb_reduce import read_samples, reduce_fixes
 from trafficdp.errors import StoreBehindError, StoreDamagedError, UsageError
 from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.manifest import build_manifest
@@ -170,7 +170,7 @@ class Curator:
         """
         if not self.relation.hides_presence:
             found = self._counted(grid, bound, version).contributions
-            require_exact_sums(found.counts.count, bound)
+            found.require_exact_sums()
             return found
         if is_imported(self.vault.connection):
             key = vault_fixes.cache_key(grid, bound)

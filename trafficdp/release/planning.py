@@ -64,7 +64,7 @@ class SavedPlan:
             "data_version": data_version,
             "grid": as_json(grid),
             "bound": as_json(request.bound),
-            request.kind.pico_key: request.loss.pico,
+            request.loss.kind.pico_key: request.loss.pico,
             "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
             "min_vehicles": request.min_vehicles,
             "interval_level": request.interval_level,
@@ -148,11 +148,11 @@ class SavedPlan:
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
             calibrated = calibrated.with_expected_fleet(request.fleet, request.zone_km2)
         event = calibrated.event()
-        if event.kind is not named.kind or event.loss.pico != facts["loss_pico"]:
+        if event.kind is not named.loss.kind or event.loss.pico != facts["loss_pico"]:
             raise DataError(
                 "a saved plan does not cost what it says",
                 got=f"{event.kind.quantity} {event.loss}",
-                expected=f"{named.kind.quantity} {type(named.loss)(facts['loss_pico'])}",
+                expected=f"{named.loss.kind.quantity} {type(named.loss)(facts['loss_pico'])}",
                 todo="plan and save again",
             )
         if event.idealised:
@@ -322,13 +322,13 @@ class Planning:
         advised = verdict.refused and question.suggestions and grid.mosaic is None
         # in rho an epsilon that passes cannot be told
         hidden = request.relation.hides_presence
-        advised = advised and (request.kind is LossKind.PURE or hidden)
+        advised = advised and (request.loss.kind is LossKind.PURE or hidden)
         advised = advised and not is_imported(self._curator.vault.connection)  # no other map is there
         cost = allocation.event.loss_per_user
         paying = cost > 0
         before = remainders[paying].min(initial=self._config.policy.total.pico)
         after = (remainders - cost)[paying].min(initial=self._config.policy.total.pico)
-        loss_of = LOSSES[request.kind]
+        loss_of = LOSSES[request.loss.kind]
         suggestions, growing = None, None
         if advised:
             suggestions = suggest.suggest(grid, request, self._counts, self._guess, self._asked_epsilon)
@@ -382,14 +382,15 @@ class Planning:
         counts = self._contributions(grid).counts
         at = _allocating(grid, counts, request)
         # an error of the map itself is told before any search, whatever loss is configured
-        at(LOSSES[request.kind].of(1))
+        at(LOSSES[request.loss.kind].of(1))
         needed = {
-            goal: suggest.least_loss(at, request.kind, width, goal) for goal in planner_allocation.WidthGoal
+            goal: suggest.least_loss(at, request.loss.kind, width, goal)
+            for goal in planner_allocation.WidthGoal
         }
         found = needed[question.goal]
         if found is None:
             raise UninformativeReleaseError(
-                f"no {request.kind.quantity} makes the intervals so narrow",
+                f"no {request.loss.kind.quantity} makes the intervals so narrow",
                 got=f"a half width of {self._shown(request, width)}",
                 expected="one that is wider than the rounding of speeds alone",
                 todo="ask for a wider one, or choose a smaller speed_step",
@@ -441,7 +442,7 @@ class Planning:
     def _nothing_fits(
         self, request: Request, question: results.PlanQuestion, width: float, options: list[MapOption]
     ) -> UninformativeReleaseError:
-        asked, quantity = self._shown(request, width), request.kind.quantity
+        asked, quantity = self._shown(request, width), request.loss.kind.quantity
         near = suggest.nearest(options)
         narrowest = min(options, key=lambda option: option.half_width, default=None)
         ways = []
@@ -478,7 +479,7 @@ class Planning:
             counts = self._counts(candidate)
             if not bool(np.any(counts.users_per_bin >= request.min_vehicles)):
                 return None
-            return suggest.least_loss(_allocating(candidate, counts, request), request.kind, width, goal)
+            return suggest.least_loss(_allocating(candidate, counts, request), request.loss.kind, width, goal)
 
         return needed_on
 

@@ -224,11 +224,6 @@ class Plan:
         }
 
     @property
-    def quantity(self) -> str:
-        """The name of the loss that is counted: "epsilon" or "rho", by the store's kind."""
-        return self.allocation.request.kind.quantity
-
-    @property
     def unit(self) -> str:
         """The unit in which errors of the main statistic are shown."""
         return self.allocation.request.main.unit(self.display_unit)
@@ -312,7 +307,7 @@ class Plan:
         of = verdict.statistic
         got, expected = verdict.in_words(of.unit(self.display_unit), self.in_display_unit(1.0, of))
         return {
-            "costs a vehicle at most": f"{request.kind.quantity} {self.loss}",
+            "costs a vehicle at most": f"{request.loss.kind.quantity} {self.loss}",
             "numbers": f"about {allocation.skill[request.main].expected_numbers:,} in "
             f"{allocation.counts.bins:,} {self.grid.noun}s"
             if request.relation.hides_presence

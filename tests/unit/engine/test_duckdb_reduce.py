@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from trafficdp.binning.places import slots_of
 from trafficdp.engine import duckdb_reduce
-from trafficdp.engine.duckdb_reduce import Files, reduce_fixes, require_exact_sums
+from trafficdp.engine.duckdb_reduce import Files, reduce_fixes
 from trafficdp.errors import DataError, StoreDamagedError
 from trafficdp.ingest.read import read_file
 from trafficdp.ingest.vehicle_key import VehicleKey
@@ -359,9 +359,15 @@ def test_both_ways_to_add_up_say_the_largest_number_where_64_bits_hold_no_sum() 
 def test_public_counts_refuse_what_64_bits_might_not_hold_whatever_the_speeds_are() -> None:
     bound = bound_of("30", "0.00003")
     most = (2**63 - 1) // bound.upper_steps**2
-    require_exact_sums(np.array([1, most]), bound)
+
+    def made(largest: int) -> Contributions:
+        one, count = np.array([1, 2]), np.array([1, largest])
+        rows = {"slot": one, "vehicle": one, "count": count, "total": one, "total_of_squares": one}
+        return Contributions.from_rows(cell=one.astype(np.uint64), bound=bound, **rows)
+
+    made(most).require_exact_sums()
     with pytest.raises(DataError, match="too many fixes"):
-        require_exact_sums(np.array([1, most + 1]), bound)
+        made(most + 1).require_exact_sums()
 
 
 @pytest.mark.prove(cheap="test_sums_of_later_files_are_added_and_never_leave_64_bits")

@@ -147,21 +147,19 @@ class WeightedVehicleSums:
     def step(self, support: EntryIndex, bound: float, low: FloatArray, high: FloatArray, pico: int) -> Step:
         """Return the measurement step that sums the vehicles' vectors, each clipped to length ``bound``.
 
-        Entry e of a vector (as in ``support``) is clipped to -|``low``[e]|..|``high``[e]|. The noise costs at
-        most ``pico`` 10^-12 of privacy loss.
+        Entry e of a vector (as in ``support``) is clipped to -|``low``[e]|..|``high``[e]|, in whole grains of
+        ``bound``, cut off toward 0. The noise costs at most ``pico`` 10^-12 of privacy loss.
         """
-        below, above = (_in_grains(each, bound) for each in (low, high))
+        ends = []
+        for each in (low, high):
+            grains = np.abs(each)
+            grains /= bound
+            grains *= GRAINS
+            ends.append(np.minimum(grains, GRAINS, out=grains).astype(np.int64))
+        below, above = ends
         np.negative(below, out=below)
         ball = Ball(support, NORM[self.kind], bound, below, above)
         return Step(ball, noise_for(self.kind, RELATION, pico, support.coordinates))
-
-
-def _in_grains(length: FloatArray, bound: float) -> IntArray:
-    """|``length``| (E,) in whole grains of ``bound``, cut off toward 0, at most GRAINS."""
-    found = np.abs(length)
-    found /= bound
-    found *= GRAINS
-    return np.minimum(found, GRAINS, out=found).astype(np.int64)
 
 
 class Weights(NamedTuple):
