@@ -20,7 +20,6 @@ import trafficdp
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.mechanisms.pooling import add_remove_calibrated
-from trafficdp.model import MapRequest
 from trafficdp.planner.request import Request
 from trafficdp.store import vault_fixes
 from trafficdp.store.vault import Vault
@@ -82,11 +81,6 @@ DEFAULTS = {
 
 _skill_once = lru_cache(maxsize=256)(simulated_cities.reference_skill.__wrapped__)
 """What is found with fewer tries is kept apart from what is found with all."""
-
-
-def map_request(bound, min_vehicles=1, level=0.95):
-    """What is asked of a map whose speeds are shown in the unit of ``bound``."""
-    return MapRequest(bound, min_vehicles, level, bound.unit)
 
 
 def plan_request(bound, loss, tolerance, min_vehicles=1, level=0.95, **more):

@@ -34,7 +34,7 @@ asked for. Nothing is estimated: half widths are those of the calibrated mechani
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
@@ -48,34 +48,18 @@ from trafficdp.mechanisms.blocks.partition import Items, canonical_order
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
 from trafficdp.mechanisms.names import BASELINE
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model import Counts, Grid, MapRequest, Mosaic, SlotKind, Statistic, levels_of
+from trafficdp.model import Counts, Grid, Mosaic, SlotKind, Statistic, levels_of
 from trafficdp.noise.source import MOST_DISTINCT_SCALES
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import precision
 from trafficdp.planner.packing import Forest, Packing, pack
-from trafficdp.planner.request import DETAIL, AdaptiveMap, AdaptiveSettings, MapLevel, Request
+from trafficdp.planner.request import AdaptiveMap, AdaptiveSettings, MapLevel, Request
 
 Level = tuple[CellArray, IntArray]
 """The (cell, slot) that each finest bin belongs to on a level, shape (F,) each."""
 
 MARGIN = 1 / 500
 """Share of the noise kept back where scales may be rounded up by 1/512 (``noise.source.group_scales``)."""
-
-
-@dataclass(frozen=True)
-class AdaptiveRequest:
-    """What is asked of a map of several resolutions, at a total of ``epsilon``.
-
-    ``half_width`` is the largest half width of the mean's intervals, in the unit of the speed bound. Noise of
-    other statistics is in proportion to ``tolerance`` (a statistic, in its unit). ``detail`` is how much more
-    finer bins are worth: see the module.
-    """
-
-    map: MapRequest
-    tolerance: Mapping[Statistic, float]
-    epsilon: float
-    half_width: float
-    detail: float = DETAIL
 
 
 @dataclass(frozen=True)
@@ -106,36 +90,34 @@ class AdaptivePartition:
         return np.bincount(self.level[self.published], minlength=levels).astype(np.int64)
 
 
-def adapt(fine: Counts, coarser: Sequence[Level], request: AdaptiveRequest) -> AdaptivePartition:
-    """Return the partition of the study area into published bins of several levels, from public counts.
-
-    ``fine`` are counts on the finest level; ``coarser`` gives the (cell, slot) that holds each finest bin on
-    every coarser level, which must be a function of the level below. Raises UsageError when it is not, there
-    is no bin, the mean is not among the statistics, or a number is out of range.
-    """
-    return PricedBins.of(fine, coarser, request).partition(request.epsilon)
-
-
 @dataclass(frozen=True)
 class PricedBins:
-    """All bins that could be published for ``wish``, with the losses that they cost, from public counts.
+    """All bins that could be published for ``request``, with the losses that they cost, from public counts.
 
     ``loss`` holds, for each level, the epsilon of every (bin, user) pair at the noise scale that gives the
     half width. It does not depend on the total epsilon.
     """
 
-    request: AdaptiveRequest
+    request: Request
+    settings: AdaptiveSettings
     pool: _CandidateBins
     loss: list[FloatArray]
 
     @classmethod
-    def of(cls, fine: Counts, coarser: Sequence[Level], request: AdaptiveRequest) -> PricedBins:
-        """Return the bins of all levels with the losses that they would cost vehicles; see ``adapt``."""
-        scale = largest_scale(request)
-        errors.integer_between(1, 10**9, min_vehicles=request.map.min_vehicles)
-        if errors.finite(detail=request.detail) < 0:
+    def of(
+        cls, fine: Counts, coarser: Sequence[Level], request: Request, settings: AdaptiveSettings
+    ) -> PricedBins:
+        """Return the bins of all levels with the losses that they would cost vehicles.
+
+        ``fine`` are counts on the finest level; ``coarser`` gives the (cell, slot) that holds each finest bin
+        on every coarser level, which must be a function of the level below. Raises UsageError when it is not,
+        there is no bin, the mean is not among the statistics, or a number is out of range.
+        """
+        scale = largest_scale(request, settings.unrounded_half_width)
+        errors.integer_between(1, 10**9, min_vehicles=request.min_vehicles)
+        if errors.finite(detail=settings.detail) < 0:
             raise errors.UsageError(
-                "detail is negative", got=f"detail={request.detail}", expected="a number of at least 0"
+                "detail is negative", got=f"detail={settings.detail}", expected="a number of at least 0"
             )
         if not fine.bins:
             raise errors.UsageError("there is nothing to release", expected="at least one bin")
@@ -143,7 +125,7 @@ class PricedBins:
         # every bin has the scale b N / q on its lattice: many different N are many different scales
         distinct = len(np.unique(np.concatenate([counts.samples_per_bin for counts in pool.counts])))
         scale *= 1 - (MARGIN if distinct > MOST_DISTINCT_SCALES else 0)
-        return cls(request, pool, [_losses(counts, request, scale) for counts in pool.counts])
+        return cls(request, settings, pool, [_losses(counts, request, scale) for counts in pool.counts])
 
     def partition(self, epsilon: float) -> AdaptivePartition:
         """Return the most valuable partition whose published bins cost no vehicle more than ``epsilon`` >
@@ -156,8 +138,8 @@ class PricedBins:
         return _partition(self.pool, self.pool.counts[0], published, packing)
 
 
-def largest_scale(request: AdaptiveRequest) -> float:
-    """Return the largest Laplace scale b of the mean, in its unit, that keeps the requested half width.
+def largest_scale(request: Request, half_width: float) -> float:
+    """Return the largest Laplace scale b of the mean, in its unit, that keeps ``half_width``.
 
     b = (w - q/2 - E) / ln(1/a) for half width w, speed step q, interval level 1 - a and rounding bias E: the
     half width of lattice noise of scale B = b N/q is at most B ln(1/a) + 1/2 steps, because ln 2 - ln(1 +
@@ -167,17 +149,17 @@ def largest_scale(request: AdaptiveRequest) -> float:
         raise errors.UsageError(
             "a half width needs the mean", got=", ".join(request.tolerance) or "no statistic", expected="mean"
         )
-    errors.in_range(0, 1, interval_level=request.map.interval_level)
-    errors.positive(half_width=request.half_width)
-    step = float(request.map.bound.step)
-    room = request.half_width - step / 2 - rounding_bias(Statistic.MEAN, request.map.bound)
+    errors.in_range(0, 1, interval_level=request.interval_level)
+    errors.positive(half_width=half_width)
+    step = float(request.bound.step)
+    room = half_width - step / 2 - rounding_bias(Statistic.MEAN, request.bound)
     if room <= 0:
         raise errors.UsageError(
             "half width is too small for the speed step",
-            got=f"half_width={request.half_width:g}, speed_step={step:g}",
+            got=f"half_width={half_width:g}, speed_step={step:g}",
             expected="a half width of more than a step",
         )
-    return room / log(1 / (1 - request.map.interval_level))
+    return room / log(1 / (1 - request.interval_level))
 
 
 @dataclass(frozen=True)
@@ -228,7 +210,7 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
 
     A candidate has at least ``min_vehicles`` vehicles, and costs no user more than ``epsilon`` by itself.
     """
-    pool, wish = priced.pool, priced.request
+    pool, least, detail = priced.pool, priced.request.min_vehicles, priced.settings.detail
     keep, values, sizes, users, costs = [], [], [], [], []
     top = len(pool.counts) - 1
     for level, (counts, loss) in enumerate(zip(pool.counts, priced.loss, strict=True)):
@@ -236,10 +218,10 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
         shares = loss / epsilon * (1 + 1e-7)
         heaviest = np.zeros(counts.bins)
         np.maximum.at(heaviest, counts.bin_index, shares)
-        fits = (counts.users_per_bin >= wish.map.min_vehicles) & (heaviest <= 1)
+        fits = (counts.users_per_bin >= least) & (heaviest <= 1)
         pairs = fits[counts.bin_index] & (shares > 0)
         keep.append(fits)
-        values.append(counts.samples_per_bin[fits] * (1 + wish.detail * (top - level)))
+        values.append(counts.samples_per_bin[fits] * (1 + detail * (top - level)))
         sizes.append(np.bincount(counts.bin_index[pairs], minlength=counts.bins)[fits])
         users.append(counts.user_index[pairs])
         costs.append(shares[pairs])
@@ -260,13 +242,13 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
     )
 
 
-def _losses(counts: Counts, wish: AdaptiveRequest, scale: float) -> FloatArray:
+def _losses(counts: Counts, request: Request, scale: float) -> FloatArray:
     """Return the epsilon of every (bin, user) pair of ``counts``, shape (P,).
 
     The mean has Laplace noise of ``scale``, other statistics in proportion to their tolerances.
     """
-    allowed = {s: scale * t / wish.tolerance[Statistic.MEAN] for s, t in wish.tolerance.items()}
-    return LaplaceNoise.cheapest_within(counts, wish.map.bound, allowed).pair_loss()
+    allowed = {s: scale * t / request.tolerance[Statistic.MEAN] for s, t in request.tolerance.items()}
+    return LaplaceNoise.cheapest_within(counts, request.bound, allowed).pair_loss()
 
 
 def number_of_parent(of_finest: Sequence[IntArray], candidate: BoolArray, number: IntArray) -> IntArray:
@@ -367,11 +349,9 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     up, and UninformativeReleaseError when no bin of any resolution can have so narrow an interval.
     """
     _check(request)
-    width = float(settings.half_width - settings.rounding)
-    wish = AdaptiveRequest(request, request.tolerance, float(request.loss.exact), width, settings.detail)
     kinds = (grid.slot_kind, *settings.longer)
     found = [
-        _along(grid, fine, settings, request, wish, levels_of(settings.resolutions, kinds, cells_first))
+        _along(grid, fine, settings, request, levels_of(settings.resolutions, kinds, cells_first))
         for cells_first in ((True, False) if settings.longer else (True,))
     ]
     fitting = [(way, *best) for way, best in zip((True, False), found, strict=False) if best is not None]
@@ -407,7 +387,6 @@ def _along(
     fine: Counts,
     settings: AdaptiveSettings,
     request: Request,
-    wish: AdaptiveRequest,
     levels: tuple[tuple[int, SlotKind], ...],
 ) -> tuple[AdaptivePartition, float] | None:
     """Return the partition of ``levels`` that is worth most and keeps to the width, and an upper bound.
@@ -419,14 +398,14 @@ def _along(
         (parents_of(fine.cell, resolution), longer_slots_of(grid, fine.slot, kind))
         for resolution, kind in levels[1:]
     ]
-    best, bound, priced = None, 0.0, PricedBins.of(fine, coarser, wish)
+    best, bound, priced = None, 0.0, PricedBins.of(fine, coarser, request, settings)
     for factor in FACTORS if fine.pairs <= LARGE else FACTORS_OF_LARGE:
-        partition = priced.partition(wish.epsilon * factor)
+        partition = priced.partition(float(request.loss.exact) * factor)
         if factor == 1:
             bound = partition.bound
         if not partition.published.any():
             continue
-        if not _fits(fine, partition, request, wish.half_width):
+        if not _fits(fine, partition, request, settings.unrounded_half_width):
             break
         if best is None or partition.value > best.value:
             best = partition

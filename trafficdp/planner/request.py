@@ -149,6 +149,11 @@ class AdaptiveSettings:
     detail: float = DETAIL
     longer: tuple[model.SlotKind, ...] = ()
 
+    @property
+    def unrounded_half_width(self) -> float:
+        """The largest half width of intervals before publishing rounds their ends."""
+        return float(self.half_width - self.rounding)
+
 
 @dataclass(frozen=True, slots=True)
 class MapOption:
