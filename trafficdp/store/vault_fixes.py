@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 # name is random. The history of the data is not, and is not published: a hash that follows from the records
 # would let whoever knows all but one of them find that one by trying.
 
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_DATA = "no data"
 """The name of the data of a vault without files."""
@@ -560,11 +559,12 @@ def _counts_of(whole: Callable[[str], npt.NDArray[Any]], bound: ContributionBoun
     fits = len(cell) == len(slot) == len(pairs) and len(vehicle) == len(fixes) == pairs.sum()
     if not fits or pairs.min() < 1:
         return None
-    bins = np.repeat(np.arange(len(cell)), pairs)
-    for first, second in ((cell, slot), (bins, vehicle)):
-        equal = first[1:] == first[:-1]
-        if not ((first[1:] > first[:-1]) | equal & (second[1:] > second[:-1])).all():
-            return None
+    bins_rise = (cell[1:] > cell[:-1]) | (cell[1:] == cell[:-1]) & (slot[1:] > slot[:-1])
+    rises = vehicle[1:] > vehicle[:-1]
+    # from the last vehicle of a bin to the first of the next
+    rises[np.cumsum(pairs[:-1]) - 1] = bins_rise
+    if not rises.all():
+        return None
     vehicles, user = unique_by_counting(vehicle)
     counts = Counts(cell, slot, pairs, user, fixes, len(vehicles))
     return Contributions(counts, fixes, fixes, vehicles, bound).zeroed()

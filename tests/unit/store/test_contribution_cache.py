@@ -132,11 +132,14 @@ def test_a_day_more_is_read_alone_and_put_together_with_what_was_there(filled, m
     assert [each.after for each in read] == [1, 0, 0, 0]
 
 
-def test_rows_out_of_order_are_passed_over(filled, door, asked):
+@pytest.mark.parametrize("part", ["cell", "vehicle_id"])
+def test_rows_out_of_order_are_passed_over(filled, door, asked, part):
     grid, bound, version = asked
     fresh = door.contributions(grid, bound, version)
-    turned = "UPDATE contributions SET piece = ? WHERE part = 'cell'"
-    door.vault.connection.execute(turned, [fresh.counts.cell[::-1].tobytes()])
+    execute = door.vault.connection.execute
+    ((kind, piece),) = execute("SELECT type, piece FROM contributions WHERE part = ?", [part]).fetchall()
+    turned = np.frombuffer(piece, kind)[::-1].tobytes()
+    execute("UPDATE contributions SET piece = ? WHERE part = ?", [turned, part])
     assert load_contributions(door.vault, grid, bound, version.ingest_id) is None
     another = Curator(filled.store, door.vault, door.head)
     assert same(another.contributions(grid, bound, version), fresh)
