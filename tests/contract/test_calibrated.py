@@ -3,7 +3,8 @@
 import inspect
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from trafficdp.mechanisms.registry import (
     all_accountings,
     calibrated_from_facts,
 )
-from trafficdp.model import Counts, NeighbouringRelation, Statistic
+from trafficdp.model import ContributionBound, Counts, NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind, PureDP
 from trafficdp.release.curator import Recorded
@@ -207,6 +208,30 @@ def test_what_is_published_follows_from_what_was_measured_alone(kind, statistics
         for name in ("value", "low", "high"):
             one, same = (getattr(each[statistic], name) for each in (first, other))
             np.testing.assert_array_equal(one, same)
+
+
+@pytest.mark.parametrize(
+    ("kind", "statistics"), [(kind, each) for kind in JOINT_MECHANISMS for each in MORE[kind]]
+)
+def test_the_unit_of_speed_changes_the_unit_of_the_map_alone(kind, statistics, counts_of, bound_of):
+    """The same sums in whole steps and the same noise: in m/s, numbers are 3.6 times as small as in km/h."""
+    facts, found = facts_for(kind, counts_of, bound_of), []
+    counts = counts_of([[3, 1, 2], [1, 4, 1], [2, 2, 5], [1, 0, 0]])
+    total = counts.count * (100 + 40 * counts.bin_index)
+    per_second = ContributionBound(Fraction(50, 3), Fraction(1, 36), SpeedUnit.METRES_PER_SECOND)
+    for bound in (facts.bound, per_second):
+        calibrated = calibrated_as(kind, replace(facts, bound=bound), statistics)
+        known = Contributions(counts, total, total * 300, np.arange(3), bound)
+        values = SensitiveInputs(known, samples_of(known), lambda known=known: known)
+        drawn = calibrated.run(values, SimulatedNoise(1), interval_level=0.9)
+        errors, halves = calibrated.expected_errors(), calibrated.half_widths(0.9)
+        found.append({each: (drawn[each], errors[each], halves[each]) for each in statistics})
+    for each in statistics:
+        times = 3.6**2 if each is VARIANCE else 3.6
+        (one, *foreseen), (other, *again) = (numbers[each] for numbers in found)
+        np.testing.assert_allclose(times * np.array(again), foreseen, rtol=1e-6)
+        for name in ("value", "low", "high", "expected_error"):
+            np.testing.assert_allclose(times * getattr(other, name), getattr(one, name), rtol=1e-6)
 
 
 def samples_of(contributions):

@@ -127,7 +127,11 @@ def test_a_zone_that_is_left_out_or_lies_elsewhere_is_noticed(zoned, tmp_path):
             table.loc[1, "geometry"] = DISTRICTS["Far"]
         return table
 
+    def beyond(number):
+        return lambda table: table.assign(hex_id=table["hex_id"].replace("2", number))
+
     assert "hexagons" not in failed(without)
+    assert all("hexagons" in failed(beyond(number)) for number in ("0", "99"))
     assert "hexagons" in failed(without, zoned.zones)
     assert "hexagons" in failed(moved)
     other = tmp_path / "other.gpkg"

@@ -115,6 +115,9 @@ def test_it_is_the_posterior_by_brute_force(kept, monkeypatch):
             step = LAMBDA[1]
             below = np.clip((np.log(1 + end)[:, None] - LAMBDA) / step + 0.5, 0, 1)
             np.testing.assert_allclose((exact * below).sum(axis=1), outside, atol=2e-3)
+    for chance, end in ((found.slower, 0.8 * 6.0), (1 - found.faster, 1.2 * 6.0)):
+        below = np.clip((np.log(1 + end) - LAMBDA) / LAMBDA[1] + 0.5, 0, 1)
+        np.testing.assert_allclose((exact * below).sum(axis=1), chance, atol=2e-3)
 
 
 @pytest.mark.parametrize("sd", [0.02, 0.3])

@@ -7,12 +7,14 @@ import pytest
 
 from trafficdp.binning.cells import cells_of, parents_of
 from trafficdp.mechanisms import simulated_cities
+from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
 from trafficdp.mechanisms.pooling.add_remove_design import AddRemoveDesign
 from trafficdp.mechanisms.pooling.add_remove_map import add_remove_map, measure_all
+from trafficdp.mechanisms.protocol import JointRequest, PublicFacts
 from trafficdp.mechanisms.simulated_cities import ALIKE, ReferenceCityShape, reference_skill
-from trafficdp.model import ContributionBound, SpeedUnit
+from trafficdp.model import ContributionBound, Counts, NeighbouringRelation, SpeedUnit, Statistic
 from trafficdp.noise.source import SimulatedNoise
-from trafficdp.privacy.loss import PICO, LossKind
+from trafficdp.privacy.loss import PICO, LossKind, PureDP
 from trafficdp.simulation.city import CityModel, variations
 
 BOUND = ContributionBound(Fraction(30), Fraction(1, 100), SpeedUnit.METRES_PER_SECOND)
@@ -118,3 +120,16 @@ def test_the_city_is_as_large_as_the_study_area():
     assert place.resolution == 8
     assert ReferenceCityShape.of(np.unique(parents_of(fine, 6))).resolution == 6
     assert place.side == pytest.approx(np.sqrt(0.737 * len(fine)), rel=0.12)
+
+
+def test_slots_that_are_measured_apart_are_slots_of_the_reference_city():
+    """The same loss for six times as many numbers: errors are more than half as large again."""
+    bound = ContributionBound(Fraction(30), Fraction(1, 10), SpeedUnit.METRES_PER_SECOND)
+    north, east = (each.ravel() for each in np.mgrid[30:30.05:12j, -98:-97.95:12j])
+    cells, errors = np.unique(cells_of(north, east, 8)), []
+    for slots in (1, 6):
+        grid = np.repeat(cells, slots), np.tile(np.arange(slots), len(cells))
+        facts = PublicFacts(Counts.for_declared_grid(*grid), bound, NeighbouringRelation.ADD_OR_REMOVE_USER)
+        request = JointRequest((Statistic.MEAN,), 300, slots > 1, 0)
+        errors.append(CalibratedAddRemove.calibrate(facts, PureDP.of(4), request).skill().error.mean())
+    assert errors[1] > 1.5 * errors[0]
