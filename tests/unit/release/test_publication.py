@@ -22,8 +22,9 @@ def test_only_half_made_and_outdated_folders_are_swept(filled):
 
 
 def test_manifests_are_those_of_all_releases_but_the_named(tmp_path):
-    for name in ("r1", "r2", "r3"):
-        (tmp_path / "releases" / name).mkdir(parents=True)
+    (tmp_path / "releases" / "another folder").mkdir(parents=True)
+    for name in (".r0", "r1", "r2", "r3"):
+        (tmp_path / "releases" / name).mkdir()
         text = json.dumps({"release": name})
         (tmp_path / "releases" / name / "manifest.json").write_text(text, encoding="utf-8")
     assert sorted(manifests(tmp_path, {"r2"})) == ["r1", "r3"]
