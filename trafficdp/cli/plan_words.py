@@ -446,7 +446,7 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
             "median_half_width": result.in_display_unit(result.precision.median),
             "worst_half_width": result.in_display_unit(result.precision.worst),
         },
-        "skill": {each.value: as_json(skill.stated()) for each, skill in allocation.skill.items()},
+        "skill": {each.value: as_json(skill) for each, skill in result.skill.items()},
         "fleet": _fleet_facts(result) if allocation.fleets else None,
         "refused": verdict.refused,
         "judged_by": verdict.rule.value,
@@ -483,9 +483,9 @@ def plan_facts(result: Plan, full: FullCurves | None = None) -> dict[str, object
 
 
 def _fleet_facts(result: Plan) -> dict[str, object]:
-    request = result.allocation.request
+    request, factor = result.allocation.request, result.in_display_unit(1.0)
     others = [
-        {"vehicles": vehicles, **as_json(skill.stated()), "numbers_expected": skill.expected_numbers}
+        {"vehicles": vehicles, **as_json(skill.stated(factor)), "numbers_expected": skill.expected_numbers}
         for vehicles, skill in result.allocation.fleets.items()
     ]
     return {"vehicles": request.fleet, "known": request.fleet_by, "others": others}

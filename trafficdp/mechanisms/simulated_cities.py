@@ -249,7 +249,7 @@ class Skill:
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
-    def stated(self, factor: float = 1.0) -> SkillStated:
+    def stated(self, factor: float) -> SkillStated:
         """Return the numbers as they are published, with errors multiplied by ``factor`` to change their
         unit.
         """

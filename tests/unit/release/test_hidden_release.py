@@ -32,7 +32,7 @@ from trafficdp.export import write
 from trafficdp.export.files.manifest import validate_manifest
 from trafficdp.export.map import html_map
 from trafficdp.mechanisms.pooling import add_remove_calibrated, add_remove_map
-from trafficdp.model import SlotKind, Statistic
+from trafficdp.model import SlotKind, SpeedUnit, Statistic
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import assess_utility
 from trafficdp.privacy.conversion import gaussian_to_approx, zcdp_to_approx
@@ -427,10 +427,17 @@ def test_a_map_that_says_too_little_is_refused_and_what_would_pass_is_told(hidde
 @pytest.mark.slow
 @PURE
 def test_a_plan_names_other_fleets(hidden, told_too_little):
-    facts = plan_facts(hidden.workspace.plan())
+    plan = hidden.workspace.plan()
+    facts = plan_facts(plan)
     jsonschema.validate(facts, SCHEMA)
     jsonschema.validate(plan_facts(told_too_little), SCHEMA)
     others = facts["fleet"]["others"]
+    per_second = replace(plan.allocation.request, display_unit=SpeedUnit.METRES_PER_SECOND)
+    shown = plan_facts(replace(plan, allocation=replace(plan.allocation, request=per_second)))["fleet"][
+        "others"
+    ]
+    for one, other in zip(others, shown, strict=True):
+        assert 3.6 * other["expected_error"] == pytest.approx(one["expected_error"])
     assert [each["vehicles"] for each in others] == [100, 1_000, 10_000, 100_000]
     assert others[0]["skill"] < others[-1]["skill"]
     assert 0 < others[0]["numbers_expected"] <= facts["numbers_expected"] < others[-1]["numbers_expected"]

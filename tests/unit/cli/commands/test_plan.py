@@ -166,6 +166,8 @@ def test_whoever_is_shown_other_units_is_told_in_them_everywhere(
         assert after[name] == pytest.approx(factor * before[name]), name
     for name in ("median_half_width", "worst_half_width"):
         assert after["interval"][name] == pytest.approx(factor * before["interval"][name])
+    for name in ("expected_error", "flat_error"):
+        assert after["skill"][statistic][name] == pytest.approx(factor * before["skill"][statistic][name])
     for one, other in zip(before["accountings"], after["accountings"], strict=True):
         assert other["epsilon"] == one["epsilon"]
         assert other["worst_error"] == pytest.approx(factor * one["worst_error"])
