@@ -14,7 +14,7 @@ from trafficdp.errors import DataError, StoreKeyError, UsageError
 from trafficdp.ingest.report import FileReport
 from trafficdp.store.vault_fixes import cache_key
 
-pytestmark = pytest.mark.usefixtures("two_cities")
+pytestmark = pytest.mark.usefixtures("two_cities", "tables_alone")
 
 
 def read_both_days(city):

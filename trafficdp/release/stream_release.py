@@ -85,7 +85,7 @@ def charged_stream(
     with curator.vault.transaction("charging the stream"):
         promise = vault_ledger.settle_promise(curator.vault, config.promise, datetime.now(UTC))
         _check_budget(curator, promise.policy, epsilon, wanted.created_at)
-        vault_releases.make_tables(curator.vault)
+        curator.vault.make_tables("stream")
         text = wanted.to_json()
         entry = vault_ledger.add_entry(
             curator.vault,

@@ -58,8 +58,8 @@ class Vault:
         """The entries of the ledger that promise, once read: ``vault_ledger`` forgets them when it writes."""
         self.sums_are_kept = False
         """Whether the sums of the accounts were found to count every charge."""
-        self._tables = set[str]()
-        """Tables that were there when one was last looked for: none is ever dropped."""
+        self._tables: set[str] | None = None
+        """The tables that are there, once one was looked for."""
         try:
             # nobody else writes while it is open
             self.facts = {
@@ -165,10 +165,15 @@ class Vault:
 
     def has_table(self, name: str) -> bool:
         """Return whether the vault has the table ``name``; only some vaults have the later tables."""
-        if name not in self._tables:
+        if self._tables is None:
             there = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
             self._tables = {str(table) for (table,) in store_files.run(self.connection, there)}
         return name in self._tables
+
+    def make_tables(self, name: str) -> None:
+        """Make the tables of the script ``name`` unless they exist (inside the caller's transaction)."""
+        store_files.run(self.connection, store_files.script(f"tables/{name}"))
+        self._tables = None
 
     def set_fact(self, key: str, value: str) -> None:
         """Write ``value`` as the store's fact ``key``, replacing it (inside the caller's transaction)."""
@@ -200,7 +205,7 @@ class Vault:
                 with owner_only():
                     self.connection.commit()
             except BaseException:
-                self.facts, self.promises, self.sums_are_kept, self._tables = facts, None, False, set()
+                self.facts, self.promises, self.sums_are_kept, self._tables = facts, None, False, None
                 # the failed statement or commit may have ended the transaction already
                 with suppress(duckdb.Error):
                     self.connection.rollback()

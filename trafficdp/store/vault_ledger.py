@@ -238,7 +238,7 @@ def add_charges(
                 run(vault.connection, statement, of)
         if not kept:
             # all of them anew
-            run(vault.connection, script("tables/spending"))
+            vault.make_tables("spending")
             run(vault.connection, "DELETE FROM spending")
             run(vault.connection, "DELETE FROM charge_totals")
             run(vault.connection, "INSERT INTO charge_totals " + script("statements/charge_totals"))
@@ -339,7 +339,7 @@ def _charge_months(vault: Vault, time_zone: str) -> Iterator[None]:
 
 def _add_up_months(vault: Vault, time_zone: str) -> None:
     """Write the sums of every month anew (inside the caller's transaction)."""
-    run(vault.connection, script("tables/spending"))
+    vault.make_tables("spending")
     run(vault.connection, "DELETE FROM spending_a_month")
     with _charge_months(vault, time_zone):
         run(vault.connection, "INSERT INTO spending_a_month " + script("statements/spending_a_month"))

@@ -168,7 +168,7 @@ def mark_published(vault: Vault, release: IndexedRelease) -> None:
     """Mark a release as published and add it to the index (inside the caller's transaction)."""
     run(vault.connection, "UPDATE releases SET published = true WHERE release_id = ?", [release.release_id])
     if not vault.has_table(_INDEX):
-        run(vault.connection, script(f"tables/{_INDEX}"))
+        vault.make_tables(_INDEX)
     run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(release)])
 
 
@@ -232,11 +232,6 @@ class FileProgress:
     number: int
     rows_taken: int
     done: bool
-
-
-def make_tables(vault: Vault) -> None:
-    """Make the vault's tables of streams unless they exist."""
-    run(vault.connection, script("tables/stream"))
 
 
 def all_streams(vault: Vault) -> list[StoredStream]:

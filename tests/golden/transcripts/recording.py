@@ -16,7 +16,6 @@ from enum import Enum
 from pathlib import Path
 from unittest.mock import patch
 
-import duckdb
 import numpy as np
 
 import trafficdp
@@ -24,6 +23,7 @@ from trafficdp.errors import UsageError
 from trafficdp.mechanisms import simulated_cities
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.release import curator, streaming
+from trafficdp.store import store_files
 
 HERE = Path(__file__).parent
 SEED = 20260303
@@ -285,7 +285,7 @@ def opened(folder, config):
 
 def charges_of(city):
     """Every vehicle's charges, 10^-12: one list a charge, in the order of the ledger."""
-    with duckdb.connect(str(city.store / "vault.duckdb"), read_only=True) as vault:
+    with store_files.attached(city.store / "vault.duckdb", "vault", "READ_ONLY") as vault:
         rows = vault.execute(
             "SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges ORDER BY ALL"
         ).fetchall()

@@ -9,6 +9,8 @@ from trafficdp.errors import UninformativeReleaseError, UsageError
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.answer import Explanation
 
+pytestmark = pytest.mark.usefixtures("two_cities", "tables_alone")
+
 
 def explained(found):
     assert isinstance(found, Explanation)

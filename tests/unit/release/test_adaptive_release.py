@@ -16,6 +16,8 @@ from trafficdp.binning.places import bins_in_mosaic
 from trafficdp.errors import ConfigError, UninformativeReleaseError, UsageError
 from trafficdp.model import resolution_of
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 WIDTH = 10.0
 
 

@@ -25,6 +25,8 @@ from trafficdp.privacy.disclosure import Setting
 from trafficdp.privacy.loss import LossKind
 from trafficdp.release import curator
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 EXACT = [each.name for each in mechanisms_of(LossKind.PURE) if not each.idealised and each.name != "baseline"]
 PICO = 10**12
 

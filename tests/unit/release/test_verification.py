@@ -13,6 +13,8 @@ from small_city import EPSILON, FILES, LOSSES, failed
 from trafficdp.errors import StoreDamagedError, UsageError, VerificationError
 from trafficdp.noise.source import SecureNoise
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 NAMES = [
     "the ledger has every entry that its head and the manifests name",
     "the ledger's charge is the specification that was executed",

@@ -14,6 +14,8 @@ from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.loss import PICO, ZCDP, PureDP
 
+pytestmark = pytest.mark.usefixtures("two_cities")
+
 HIDES = NeighbouringRelation.ADD_OR_REMOVE_USER
 EPSILON, DELTA, MANY = "larger than 20", "larger than 0.0001", "larger than one divided by the number"
 

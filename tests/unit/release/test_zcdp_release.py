@@ -20,6 +20,8 @@ from trafficdp.privacy.conversion import zcdp_to_approx
 from trafficdp.privacy.loss import ZCDP, LossKind, PureDP, decimal_text
 from trafficdp.release import curator
 
+pytestmark = pytest.mark.usefixtures("two_cities", "tables_alone")
+
 PICO = 10**12
 PLANS = [each.name for each in mechanisms_of(LossKind.ZCDP) if each.name != "gaussian_twin"]
 

@@ -47,6 +47,7 @@ def opened(zoned):
     return there
 
 
+@pytest.mark.usefixtures("two_cities")
 def test_counts_are_those_of_the_districts(opened, zoned):
     records = pd.concat([pd.read_csv(day) for day in zoned.days.values()])
     points = shapely.points(records["longitude"], records["latitude"])
@@ -119,6 +120,7 @@ def test_sql_reads_districts_and_asks_about_them(opened):
     assert counted.iloc[:, 0].str.fullmatch("87[0-9a-f]{13}").all()
 
 
+@pytest.mark.usefixtures("two_cities")
 def test_another_map_of_the_same_city_may_have_hexagons(opened):
     hexagons = opened.with_map(resolution=7)
     assert hexagons.plan().grid.zones is None

@@ -13,7 +13,7 @@ from trafficdp.store import vault_ledger
 from trafficdp.store.store_files import Head
 from trafficdp.store.vault import Vault
 
-pytestmark = pytest.mark.usefixtures("two_cities")
+pytestmark = pytest.mark.usefixtures("two_cities", "tables_alone")
 
 ONE = "(SELECT max(vehicle_id) FROM vehicle_charges)"
 TAMPERED = {
