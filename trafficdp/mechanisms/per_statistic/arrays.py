@@ -161,8 +161,8 @@ def _new_lattice(
     return ArrayLattice(grouping.arrays(counts, cap), bound)
 
 
-# two moments, on all bins and on those that are tried
-_kept_lattice = lru_cache(maxsize=4)(_new_lattice)
+# of both groupings: two moments, on all bins and on those that are tried
+_kept_lattice = lru_cache(maxsize=8)(_new_lattice)
 
 
 @dataclass(frozen=True, repr=False)
