@@ -44,7 +44,7 @@ from trafficdp.binning.cells import parents_of, resolutions_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import AddRemoveBall, Step
-from trafficdp.mechanisms.pooling.design import NORM, noise_for, noise_sd
+from trafficdp.mechanisms.pooling.design import NORM, NoisySums, noise_for
 from trafficdp.mechanisms.pooling.posterior import VariancePosterior, variance_posterior
 from trafficdp.model import ContributionBound, NeighbouringRelation
 from trafficdp.privacy.conversion import LEAST_SD
@@ -70,7 +70,7 @@ many records, as nobody knows how many there are. The last was chosen on all day
 
 
 @dataclass(frozen=True)
-class AddRemoveDesign:
+class AddRemoveDesign(NoisySums):
     """The questions asked of all ``places`` (rising) where not even the presence of a vehicle is public.
 
     ``total`` is the whole loss in 10^-12 of ``kind``. ``separate_slots`` (slots,), rising, are the time
@@ -86,6 +86,7 @@ class AddRemoveDesign:
     variance: bool
     separate_slots: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     counts_percent: int = 0
+    relation = RELATION
 
     def __post_init__(self) -> None:
         if not len(self.places) or not bool(np.all(self.places[1:] > self.places[:-1])):
@@ -200,11 +201,11 @@ class AddRemoveDesign:
         ``bound``.
         """
         ball = AddRemoveBall(size, self.norm, bound)
-        return Step(ball, noise_for(self.kind, RELATION, self.loss_shares[index], size))
+        return Step(ball, noise_for(self.kind, self.relation, self.loss_shares[index], size))
 
     def sd(self, index: int, bound: float) -> float:
         """Return the noise standard deviation of step ``index`` of ``loss_shares``, in units of ``bound``."""
-        return noise_sd(self.kind, RELATION, self.loss_shares[index], bound)
+        return self.noise_sd(self.loss_shares[index], bound)
 
     def steps(self) -> tuple[Step, ...]:
         """Return all measurement steps.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -48,14 +48,20 @@ def noise_for(
     return Gaussian(round_up(np.full(coordinates, move / np.sqrt(2 * loss))))
 
 
-def noise_sd(kind: LossKind, relation: model.NeighbouringRelation, pico: int, bound: float) -> float:
-    """Return the standard deviation of the noise of ``noise_for`` on sums of vectors clipped to ``bound``.
+class NoisySums:
+    """Noisy sums over vehicles of vectors clipped to a ball, at losses of ``kind``, under ``relation``."""
 
-    It is in the unit of ``bound``; ``pico`` is the privacy loss in 10^-12 of ``kind``.
-    """
-    law = noise_for(kind, relation, pico, 1)
-    grains = np.sqrt(2) * law.scale[0] if isinstance(law, Laplace) else law.sd[0]
-    return float(grains * bound / GRAINS)
+    kind: LossKind
+    relation: ClassVar[model.NeighbouringRelation]
+
+    def noise_sd(self, pico: int, bound: float) -> float:
+        """Return the standard deviation of the noise on sums of vectors clipped to ``bound``, in its unit.
+
+        ``pico`` is the privacy loss in 10^-12 of ``kind``.
+        """
+        law = noise_for(self.kind, self.relation, pico, 1)
+        grains = np.sqrt(2) * law.scale[0] if isinstance(law, Laplace) else law.sd[0]
+        return float(grains * bound / GRAINS)
 
 
 # All that counts decide before a speed is read: weights of vehicles, what is asked, at which price.
@@ -102,7 +108,6 @@ def noise_sd(kind: LossKind, relation: model.NeighbouringRelation, pico: int, bo
 # 2016-11-24 to -27, 2017-03-16, 2017-03-21 and more.
 
 
-RELATION = model.NeighbouringRelation.REPLACE_USER_VALUES
 DISTANCES = np.array([0.0, 1.5, 3.0, 5.0, 8.0, 12.0, 18.0, 26.0]) / 30
 """Of U: the distances |D| / s for which it is tabled what the bounds leave."""
 RECORD_SD = 1 / 5
@@ -123,11 +128,11 @@ FIRST, HALF = 0.3, 0.5
 """Of two levels: what the first is given, and the part of the guessed variance that each takes."""
 
 
-class WeightedVehicleSums:
+class WeightedVehicleSums(NoisySums):
     """Weighted sums over vehicles where counts are public: R entries, each one vehicle's part of one sum."""
 
     counts: model.Counts
-    kind: LossKind
+    relation = model.NeighbouringRelation.REPLACE_USER_VALUES
 
     @cached_property
     def bin_weights(self) -> sparse.csc_matrix:
@@ -159,7 +164,7 @@ class WeightedVehicleSums:
         below, above = ends
         np.negative(below, out=below)
         ball = Ball(support, NORM[self.kind], bound, below, above)
-        return Step(ball, noise_for(self.kind, RELATION, pico, support.coordinates))
+        return Step(ball, noise_for(self.kind, self.relation, pico, support.coordinates))
 
 
 class Weights(NamedTuple):
@@ -274,7 +279,7 @@ class Level(WeightedVehicleSums):
             expected = 0.8 * expected
             part = share * expected
             part = part / np.bincount(user, part, users)[user]
-            noise = noise_sd(self.kind, RELATION, self.part, self.clip_bounds[0]) ** 2
+            noise = self.noise_sd(self.part, self.clip_bounds[0]) ** 2
             bins: FloatArray = np.bincount(self.places.of_bin, minlength=self.size).astype(np.float64)
             for _ in range(MULTIPLICATIVE_STEPS if self.strength < THIN else 0):
                 gain = self._gain(part / expected, records, noise, bins, spread) / expected

@@ -258,10 +258,7 @@ def expected_map_error(design: pooling_design.Design, statistic: Statistic = Sta
     mean over vehicles.
     """
     half, nowhere = float(design.bound.upper) / 2, np.zeros(design.counts.bins)
-    around = (
-        pooling_design.noise_sd(design.kind, pooling_design.RELATION, design.parts.city, half)
-        / design.vehicles
-    ) ** 2
+    around = (design.noise_sd(design.parts.city, half) / design.vehicles) ** 2
     maps = [(design, design.levels, around)]
     if statistic is not Statistic.MEAN:
         own = design.for_vehicle_means
@@ -271,9 +268,7 @@ def expected_map_error(design: pooling_design.Design, statistic: Statistic = Sta
     for each, levels, around in maps:
         told = [] if levels else [Cells.unmeasured(each.cells, nowhere)]
         for level in levels:
-            of_one = pooling_design.noise_sd(
-                level.kind, pooling_design.RELATION, level.part // len(level.clip_bounds), 1.0
-            )
+            of_one = level.noise_sd(level.part // len(level.clip_bounds), 1.0)
             # of all rounds together, in the unit of T
             sd = float(np.sum(np.power([of_one * reach for reach in level.clip_bounds], -2.0)) ** -0.5)
             of_cells, of_noise = level.cell_sd**2, (sd / level.weights.place) ** 2
@@ -289,10 +284,7 @@ def city_wide_error(design: pooling_design.Design) -> FloatArray:
     That number is given the whole privacy budget. From public counts and prior guesses, in the unit of speed.
     """
     upper = float(design.bound.upper)
-    noise = (
-        pooling_design.noise_sd(design.kind, pooling_design.RELATION, design.total, upper / 2)
-        / design.vehicles
-    ) ** 2
+    noise = (design.noise_sd(design.total, upper / 2) / design.vehicles) ** 2
     prior = upper**2 / 36
     nothing = np.zeros(design.counts.bins)
     error = _error(
@@ -317,9 +309,7 @@ def _base(
     ends = np.full(design.vehicles, upper / 2)
     step = design.step(design.vehicle_entries(1), upper / 2, ends, ends, part)
     found = measure.measure(step, own)[0] * (upper / 2 / GRAINS) / design.vehicles + upper / 2
-    noise_of_city = (
-        pooling_design.noise_sd(design.kind, pooling_design.RELATION, part, upper / 2) / design.vehicles
-    ) ** 2
+    noise_of_city = (design.noise_sd(part, upper / 2) / design.vehicles) ** 2
     spread = (upper / 6) ** 2
     centre = float(np.clip(level + (found - level) * spread / (spread + noise_of_city), 0.0, upper))
     doubt = spread * noise_of_city / (spread + noise_of_city) + (upper / 30) ** 2
@@ -331,9 +321,7 @@ def _base(
     step = design.step(design.vehicle_entries(2), bound, below, above, part)
     own = design.pair_sums(x - centre, design.covariates).T.ravel()
     answer = measure.measure(step, own) * (bound / GRAINS)
-    noise = (
-        pooling_design.noise_sd(design.kind, pooling_design.RELATION, part, bound) / design.vehicles
-    ) ** 2
+    noise = (design.noise_sd(part, bound) / design.vehicles) ** 2
     noise = noise + (grown * upper / 30) ** 2 / design.vehicles
     prior = np.array([doubt, (grown * upper / 10) ** 2])
     beta = answer / design.vehicles * prior / (prior + noise)
@@ -355,11 +343,7 @@ def _levels(
         own = of_record * level.pair_sums(x, np.ones(len(mean)))
         rounds = []
         for bound in level.clip_bounds:
-            noise = (
-                pooling_design.noise_sd(level.kind, pooling_design.RELATION, part, bound)
-                * unit
-                / level.weights.place
-            ) ** 2
+            noise = (level.noise_sd(part, bound) * unit / level.weights.place) ** 2
             below = of_record * (level.bin_weights @ np.clip(mean + move[place], 0.0, upper))
             above = level.weights.entry * (upper / unit) - below
             step = level.step(level.support, bound, below, above, part)
@@ -398,12 +382,7 @@ def _over_vehicles(
 def _distance(design: pooling_design.Design, unit: float) -> tuple[float, float]:
     """Of how far vehicles' means lie above those of records in the city: variances of noise and prior."""
     upper, part = float(design.bound.upper), design.parts.vehicles[0]
-    noise = (
-        pooling_design.noise_sd(
-            design.kind, pooling_design.RELATION, part, pooling_design.SLOPE_BOUND * upper * unit
-        )
-        / design.vehicles
-    )
+    noise = design.noise_sd(part, pooling_design.SLOPE_BOUND * upper * unit) / design.vehicles
     return noise**2, (unit * pooling_design.VEHICLES_SD * upper / 2) ** 2
 
 
@@ -469,9 +448,7 @@ def _variance(
         far = np.full(len(more), bound)
         ask = cells.step(cells.support, bound, far, far, cells.part)
         told = measure.measure(ask, more) * (bound / GRAINS)
-        noise = (
-            pooling_design.noise_sd(cells.kind, pooling_design.RELATION, cells.part, bound) / weights.place
-        ) ** 2
+        noise = (cells.noise_sd(cells.part, bound) / weights.place) ** 2
         prior = cells.cell_sd**2
         share = told / weights.place * prior / (prior + noise + weights.sampling) / factor
         base = base * (1 + np.maximum(share, -0.9)[cells.places.of_bin])
@@ -500,8 +477,5 @@ def _variance_posterior(
 
 def _variance_doubt(design: pooling_design.Design) -> float:
     """The posterior variance of the city's number a."""
-    noise = (
-        pooling_design.noise_sd(design.kind, pooling_design.RELATION, design.parts.variance[0], 1.0)
-        / design.vehicles
-    ) ** 2
+    noise = (design.noise_sd(design.parts.variance[0], 1.0) / design.vehicles) ** 2
     return float(noise * VARIANCE_SPREAD**2 / (VARIANCE_SPREAD**2 + noise))

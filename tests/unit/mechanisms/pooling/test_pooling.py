@@ -14,7 +14,7 @@ from trafficdp.measurement.measure import PrivacyMeter
 from trafficdp.mechanisms.pooling import design, estimates
 from trafficdp.mechanisms.pooling.add_remove_calibrated import CalibratedAddRemove
 from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide, CalibratedPooling
-from trafficdp.mechanisms.pooling.design import RELATION, Design, noise_sd
+from trafficdp.mechanisms.pooling.design import Design
 from trafficdp.mechanisms.pooling.estimates import city_wide_error, expected_map_error, pooled_estimates
 from trafficdp.mechanisms.protocol import PublicFacts
 from trafficdp.mechanisms.registry import calibrated_from_facts
@@ -404,13 +404,13 @@ def test_rounds_in_rho_ask_within_narrower_bounds_and_count_by_their_noise(bound
     _, (told,) = estimates._levels(design, x, base, 1.0, SimulatedNoise(1))
     together = np.sqrt(told.noise) * cells.weights.place
     np.testing.assert_allclose(together, np.sum(np.power(noise, -2)) ** -0.5)
-    assert together.max() < noise_sd(LossKind.ZCDP, RELATION, cells.part, cells.clip_bounds[0]) / 1.5
+    assert together.max() < cells.noise_sd(cells.part, cells.clip_bounds[0]) / 1.5
     one = Design(data.counts, bound, LossKind.PURE, PICO, (MEAN,))
     _, (told,) = estimates._levels(one, x, base, 1.0, SimulatedNoise(1))
     (level,) = one.levels
     assert len(of_cells(one.most_expensive_steps())) == len(told.rounds) == 1
     together = np.sqrt(told.noise) * level.weights.place
-    np.testing.assert_allclose(together, noise_sd(LossKind.PURE, RELATION, level.part, level.clip_bounds[0]))
+    np.testing.assert_allclose(together, level.noise_sd(level.part, level.clip_bounds[0]))
 
 
 def known(speed):
