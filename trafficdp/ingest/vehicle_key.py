@@ -241,6 +241,7 @@ class VehicleKey:
             raise StoreKeyError(
                 f"{path} is not a key of trafficdp",
                 expected=f'one line, "{_HEADER}" and 64 hexadecimal digits',
+                todo="put back the key the store was made with",
             )
         return cls(bytes.fromhex(found.group(1).decode("ascii")))
 

@@ -187,7 +187,7 @@ def test_a_file_that_is_no_key_is_refused(tmp_path: Path, content: bytes):
     path = tmp_path / "vehicle.key"
     path.write_bytes(content)
     path.chmod(0o600)
-    with pytest.raises(StoreKeyError, match="is not a key"):
+    with pytest.raises(StoreKeyError, match=r"is not a key.*; put back the key"):
         VehicleKey.load(path)
 
 
