@@ -377,7 +377,7 @@ def look(bench: Bench, case: Case) -> Outcome:
             damage(folder, case.detail, case.place)
         else:
             put_back(folder, case.detail, bench.folder / "released")
-        whole = bench.folder / "later"
+        whole = bench.folder / case.command
         try:
             status, found = bench.in_child(lambda: _looked_at(case, folder, whole), folder)
         except TimeoutError:
@@ -413,7 +413,9 @@ def _looked_at(case: Case, folder: Path, whole: Path) -> tuple[list[int], str, l
         )
         if other and codes[0] == 0:
             problems.append(f"doctor does not see other {name}")
-    drawn, known = {} if after is None else after["values"], template["values"]
+    published = {Path(name).parts[1] for name in template["published"]}
+    known = {name: each for name, each in template["values"].items() if name in published}
+    drawn = {} if after is None else after["values"]
     if not all_older and any(drawn.get(each, known[each]) != known[each] for each in known):
         problems.append("noise was drawn a second time")
     return codes, next(filter(None, words), ""), problems
