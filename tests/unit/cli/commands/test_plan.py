@@ -106,10 +106,12 @@ def test_what_a_accounting_needs_for_the_noise_of_the_release_is_what_its_errors
 @pytest.mark.parametrize("mechanism", ["pooled", "partial_pooling", "flat"])
 def test_a_plan_names_the_mechanism_that_is_released(filled, valid_plan, command, mechanism):
     filled.change('accounting = "best"', f'mechanism = "{mechanism}"')
-    plan = valid_plan()
+    # so much is not refused, and nothing else is suggested
+    much = ("--epsilon", "12")
+    plan = valid_plan(*much)
     assert plan["chosen"] not in ACCOUNTINGS
-    assert f"Mechanism: {plan['chosen']}" in command("plan").out
-    assert command("release", "--force", "--yes").code == 0
+    assert f"Mechanism: {plan['chosen']}" in command("plan", *much).out
+    assert command("release", *much, "--force", "--yes").code == 0
     manifest = json.loads((filled.store / "releases" / "r0001" / "manifest.json").read_text())
     assert {each["mechanism"] for each in manifest["mechanisms"]} == {plan["chosen"]}
 
