@@ -55,8 +55,8 @@ class EntryIndex:
             int(index.min(initial=0)) >= 0 and int(index.max(initial=-1)) < size
             for index, size in ((self.user, self.users), (self.coordinate, self.coordinates))
         )
-        rising = np.diff(self.coordinate) > 0
-        rising |= (np.diff(self.coordinate) == 0) & (np.diff(self.user) > 0)
+        at, user = self.coordinate, self.user
+        rising = (at[1:] > at[:-1]) | (at[1:] == at[:-1]) & (user[1:] > user[:-1])
         if not inside or len(self.user) != len(self.coordinate) or not bool(rising.all()):
             raise UsageError(
                 "entries of a measurement are not in order",

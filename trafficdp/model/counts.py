@@ -350,7 +350,7 @@ class Counts:
 
         return sparse.csc_matrix((value, row, self.start), shape=(rows, self.bins))
 
-    def sum_per_user(self, pair_values: FloatArray) -> FloatArray:
+    def sum_per_user(self, pair_values: FloatArray | IntArray) -> FloatArray:
         """Return the sum of ``pair_values`` over every user's (bin, user) pairs, (users,), in their unit.
 
         ``pair_values`` (P,) hold any number of each pair, such as a loss or the square of an entry; the sums

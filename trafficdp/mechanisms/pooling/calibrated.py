@@ -417,7 +417,7 @@ class CalibratedCityWide(JointMechanism):
         counts = self.public.counts
         user = np.flatnonzero(counts.bins_per_user > 0).astype(np.int64)
         one = EntryIndex(user, np.zeros(len(user), dtype=np.int64), counts.users, 1)
-        records = np.bincount(counts.user_index, counts.count, counts.users)[user].astype(np.int64)
+        records = counts.sum_per_user(counts.count)[user].astype(np.int64)
         paired = model.Statistic.VARIANCE in self.statistics
         loss, most = self.pico / PICO * (1 - 2.0**-40), int(records.max(initial=0))
         change = most * bound.upper_steps
@@ -461,11 +461,10 @@ class CalibratedCityWide(JointMechanism):
         contributions = values.contributions
         counts, bound = self.public.counts, self.public.bound
         many, upper, unit = int(counts.count.sum()), float(bound.upper), float(bound.step)
-        own = [np.bincount(counts.user_index, contributions.total, counts.users)]
-        squares = np.bincount(counts.user_index, contributions.total_of_squares, counts.users)
-        own.append(bound.upper_steps * own[0] - squares)
-        paired = model.Statistic.VARIANCE in self.statistics
-        given = np.stack(own[: 1 + paired])[:, counts.bins_per_user > 0]
+        own, paired = [counts.sum_per_user(contributions.total)], model.Statistic.VARIANCE in self.statistics
+        if paired:
+            own.append(bound.upper_steps * own[0] - counts.sum_per_user(contributions.total_of_squares))
+        given = np.stack(own)[:, counts.bins_per_user > 0]
         steps = self._steps
         each_asked = [given] if len(steps) < len(given) else list(given)
         noisy = np.concatenate([*map(measure.measure, steps, each_asked)]).astype(np.float64)

@@ -468,7 +468,8 @@ class Design(WeightedVehicleSums):
         row = (np.cumsum(counts.bins_per_user > 0, dtype=np.int32) - np.int32(1))[counts.user_index]
         own = counts.count if self.weighs is model.Statistic.MEAN else np.ones_like(counts.count)
         share = own / counts.per_pair(self.bin_sizes)
-        return counts.matrix(share / np.bincount(row, share, self.vehicles)[row], row, self.vehicles)
+        share /= np.bincount(row, share, self.vehicles)[row]
+        return counts.matrix(share, row, self.vehicles)
 
     @cached_property
     def largest_moves(self) -> tuple[FloatArray, FloatArray]:
