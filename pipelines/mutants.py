@@ -297,6 +297,9 @@ def _difference(old: str, new: str) -> tuple[str, str, range]:
     tail = 0
     while tail < min(len(a), len(b)) - head and a[-1 - tail] == b[-1 - tail]:
         tail += 1
+    if len(b) == head + tail:
+        # a line that goes, such as a decorator, is named with the one after it
+        tail -= 1
     was, becomes = (" ".join(x.strip() for x in part[head : len(part) - tail]) for part in (a, b))
     return was, becomes, range(head + 1, max(len(a) - tail, head + 1) + 1)
 
