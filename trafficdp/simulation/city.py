@@ -240,7 +240,8 @@ MOST_DRAWN = 64
 LEAST_DRAWN, MOST_AT_ALL = 4, 3_000_000
 """Of a city of which more speeds would be drawn fewer are of every pair, down to LEAST_DRAWN. Where a bin has
 a hundred vehicles, cells differ by 2 % more than with MOST_DRAWN of each."""
-_AT_ONCE = 1 << 21
+_AT_ONCE, _IN_CACHE = 1 << 21, 1 << 15
+"""Speeds that are drawn together, and that are worked on together."""
 
 
 @dataclass(frozen=True)
@@ -444,15 +445,19 @@ def _drawn_pairs(
         drawn = np.minimum(count, most)
         # one record's speed about every mean, in whole steps of the bound
         mean = np.repeat(moving[part], drawn)
-        speed = log_normal_factors(random.standard_normal(len(mean)), model.record_spread)
-        speed *= mean
-        speed *= random.uniform(size=len(mean)) >= model.standing
-        np.minimum(speed, model.top_speed, out=speed)
-        speed *= float(1 / (bound.unit.metres_per_second * bound.step))
-        np.minimum(speed, bound.upper_steps, out=speed)
-        value: IntArray = np.rint(speed, out=speed).astype(np.int64)
+        normal, uniform = random.standard_normal(len(mean)), random.uniform(size=len(mean))
+        value = np.empty(len(mean), dtype=np.int64)
+        for first in range(0, len(mean), _IN_CACHE):
+            here = slice(first, first + _IN_CACHE)
+            speed = log_normal_factors(normal[here], model.record_spread)
+            speed *= mean[here]
+            speed *= uniform[here] >= model.standing
+            np.minimum(speed, model.top_speed, out=speed)
+            speed *= float(1 / (bound.unit.metres_per_second * bound.step))
+            np.minimum(speed, bound.upper_steps, out=speed)
+            value[here] = np.rint(speed, out=speed)
         # large, and not needed while these are worked on
-        del mean, speed
+        del mean, normal, uniform
         start, times, draw = np.cumsum(drawn) - drawn, np.ones(len(value), dtype=np.int64), np.arange(most)
         # a pair's draws stand for count // most records each, the first count % most of them for one more
         more = np.flatnonzero(count > most)[:, None]
