@@ -41,7 +41,7 @@ CREATE TABLE contributions ( -- A cache, one row a (cache key, part, piece): may
     part      VARCHAR NOT NULL, -- cell (H3 index), slot and pairs of every bin; vehicle_id, fixes, total and total_of_squares of every pair of a bin and a vehicle.
     number    INTEGER NOT NULL, -- 1, 2, ... in the order in which pieces make the part.
     type      VARCHAR NOT NULL, -- The type of the numbers of the piece, as NumPy writes it: the narrowest that holds them.
-    piece     BLOB    NOT NULL -- The numbers, one after another.
+    piece     BLOB    USING COMPRESSION uncompressed NOT NULL -- The numbers, one after another. Not compressed: that took an eighth of a reduction's time, and saved as much of the file.
 );
 
 CREATE TABLE imports ( -- One row a job of a cluster whose contributions are here; a store with one holds no records.
