@@ -293,7 +293,7 @@ class Counts:
         mixed = np.arange(1, self.bins + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         weight = (mixed >> np.uint64(11)).astype(np.float64)
-        sums = np.bincount(self.user_index, self.count * self.per_pair(weight), self.users)
+        sums = self.sum_per_user(self.count * self.per_pair(weight))
         by_sum = np.argsort(sums, kind="stable")
         rank = np.empty_like(by_sum)
         rank[by_sum] = np.arange(self.users)

@@ -20,7 +20,7 @@ from trafficdp.model import (
 )
 from trafficdp.planner import suggest
 from trafficdp.planner.allocation import Allocation
-from trafficdp.privacy.loss import LossKind, PureDP
+from trafficdp.privacy.loss import PureDP
 from trafficdp.release import planning
 from trafficdp.release.planning import Planning
 from trafficdp.release.results import Plan, PlanQuestion
@@ -43,7 +43,6 @@ class Asked:
     zone_km2: float | None = None
     loss: PureDP = ONE
     min_vehicles: int = 5
-    kind: LossKind = LossKind.PURE
     known: tuple = ()
 
 
@@ -53,7 +52,6 @@ def planning_of(grid=GRID, fleet=256, adaptive=None, **known):
     map_ = SimpleNamespace(fleet=fleet, adaptive=adaptive, bound=None)
     made._config = SimpleNamespace(
         loss=PureDP.of(1),
-        kind=LossKind.PURE,
         map=map_,
         grid=grid,
         knowledge=(),
