@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from step_audits import busy_neighbours
 
 import trafficdp
 from trafficdp.audit.lower_bound import AGREEING_RECORDS
-from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours, extreme_neighbours
+from trafficdp.audit.neighbours import agreeing_neighbours, extreme_neighbours
 from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanism_named
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.loss import LossKind

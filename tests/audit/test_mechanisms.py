@@ -6,10 +6,10 @@ those of a release (tests/distribution, tests/unit/noise).
 
 import numpy as np
 import pytest
+from step_audits import audit_steps, busy_neighbours
 
 from trafficdp.audit.lower_bound import audit_draws, audit_mechanism, estimate_draws, runs_one_at_a_time
-from trafficdp.audit.neighbours import agreeing_neighbours, busy_neighbours
-from trafficdp.audit.steps import audit_steps
+from trafficdp.audit.neighbours import agreeing_neighbours
 from trafficdp.audit.wrong import mistakes
 from trafficdp.mechanisms.per_statistic.huber import Huber
 from trafficdp.mechanisms.per_statistic_map import MECHANISMS, mechanism_named, mechanisms_of
@@ -168,7 +168,7 @@ def test_every_step_keeps_its_own_price_and_half_of_its_noise_is_refuted(
         draws = 100_000
     else:
         # so few choose a pair on which half of the noise shows
-        monkeypatch.setattr("trafficdp.audit.steps.TRIALS", 400)
+        monkeypatch.setattr("step_audits.TRIALS", 400)
     steps, refuted = None, set()
     for loss in losses(mechanism, statistic):
         given = np.full(1, loss) if mechanism.kind is LossKind.PURE else np.array(loss)

@@ -120,31 +120,3 @@ def agreeing_neighbours(
         )
         pairs.append(Neighbours(f"{users} vehicles, {label}", *sides))
     return pairs
-
-
-def busy_neighbours(bound: ContributionBound, records: int = 36) -> list[Neighbours]:
-    """Return pairs in which every vehicle has so many records that no step is left out for want of them.
-
-    The first of 4 or 10 vehicles goes from 0 to U, which tells most of a mean, or to U/2, which moves the
-    square of its distance from U/2; all others stand near where it begins, or near where it ends, or at
-    U/2. On one of these pairs at least every choice of an interval, a rank or a length is made, and tells
-    most of what it may. Two pairs more are of what is seldom: one record alone, and many vehicles of uneven
-    counts at all speeds, so that arrays are not all full and means lie in every part of the range.
-    """
-    most, middle = bound.upper_steps, bound.upper_steps // 2
-    near = [most // 64, most // 16, most // 8, most // 4]
-    moves = [(most, place) for place in (0, *near, middle, most - near[1], most - near[0])]
-    moves += [(middle, place) for place in (0, *near, middle - near[1], middle)]
-    pairs = []
-    for users in (4, 10):
-        for end, place in moves:
-            rest = [[place] * records] * (users - 1)
-            sides = [one_bin([[own] * records, *rest], bound) for own in (0, end)]
-            label = f"one of {users} vehicles moves from 0 to {end}, the others stand at {place}"
-            pairs.append(Neighbours(f"{label}, {records} records each", *sides))
-    speeds = [most * number // 64 for number in range(1, 65)]
-    uneven = [[place] * (1 + number * 5 % 7) for number, place in enumerate(speeds)]
-    for others, label in (([], "nobody else"), (uneven, "64 vehicles of uneven counts at all speeds")):
-        sides = [one_bin([[own], *others], bound) for own in (0, most)]
-        pairs.append(Neighbours(f"one record moves, {label}", *sides))
-    return pairs

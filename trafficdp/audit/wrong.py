@@ -27,7 +27,7 @@ from trafficdp.mechanisms.per_statistic import arrays
 from trafficdp.mechanisms.per_statistic.two_stage import exponential_quantile
 from trafficdp.mechanisms.simulated_cities import repeat_bins
 from trafficdp.model import ContributionBound, Counts, Statistic
-from trafficdp.noise import smooth_gaussian
+from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PureDP
 from trafficdp.sensitive import Samples
@@ -191,7 +191,7 @@ def huber_with_the_quoted_gaussian(bound: ContributionBound) -> Mistake:
         value = samples.value.astype(np.float64)
         centre = huber_location(value, shape.weight, shape.threshold, one, 1)[0]
         smooth = smooth_sensitivity(value, shape, np.array([beta]))[0]
-        drawn = smooth_gaussian.draw(times, noise.uniform_below)
+        drawn = student_t.normals(times, noise.uniform_below)
         return np.asarray(centre + smooth / alpha * drawn, dtype=np.float64)
 
     middle = bound.upper_steps // 2

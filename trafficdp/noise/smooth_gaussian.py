@@ -17,13 +17,9 @@ H is evaluated at GRID values of c (the ends among them); between them it is smo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-
-from trafficdp.arrays import FloatArray, IntArray
-from trafficdp.noise.student_t import normals
 
 GRID = 33
 BISECTIONS = 60
@@ -100,8 +96,3 @@ def largest_alpha(epsilon: float, delta: float, beta: float) -> float:
 def default_beta(epsilon: float, delta: float) -> float:
     """Return the usual smoothness beta for (epsilon, delta): epsilon / (8 ln(2/delta))."""
     return epsilon / (8 * math.log(2 / delta))
-
-
-def draw(size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
-    """Return ``size`` independent standard normal floats; ``uniform_below`` draws uniform whole numbers."""
-    return normals(size, uniform_below)

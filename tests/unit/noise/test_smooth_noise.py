@@ -81,7 +81,7 @@ def test_student_t_draws_follow_their_law(source, degrees):
 
 
 def test_gaussian_draws_follow_their_law():
-    drawn = smooth_gaussian.draw(50_000, SimulatedNoise(4).uniform_below)
+    drawn = student_t.normals(50_000, SimulatedNoise(4).uniform_below)
     assert stats.kstest(drawn, stats.norm.cdf).pvalue > 1e-6
 
 

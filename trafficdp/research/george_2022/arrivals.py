@@ -39,7 +39,6 @@ optimum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -81,24 +80,12 @@ class Elements:
 class WithholdRelease:
     """Counts and withheld sums of every pair. State: ``count`` (P,), ``withheld`` (P, C).
 
-    C columns are handled alike (say, steps and their squares). Pairs are dense indexes 0..P-1; new ones
-    may be added at any time with ``grow``.
+    C columns are handled alike (say, steps and their squares). Pairs are dense indexes 0..P-1.
     """
 
     def __init__(self, pairs: int, columns: int = 1) -> None:
         self.count = np.zeros(pairs, dtype=np.int64)
         self.withheld = np.zeros((pairs, columns), dtype=np.int64)
-
-    def grow(self, pairs: int) -> None:
-        """Add pairs without samples at the end until there are ``pairs`` of them."""
-        more = pairs - len(self.count)
-        if more < 0:
-            raise UsageError(
-                "pairs cannot be taken away", got=f"{pairs}", expected=f"{len(self.count)} or more"
-            )
-        columns = self.withheld.shape[1]
-        self.count = np.concatenate([self.count, np.zeros(more, dtype=np.int64)])
-        self.withheld = np.concatenate([self.withheld, np.zeros((more, columns), dtype=np.int64)])
 
     def append(self, pair: IntArray, value: IntArray) -> Elements:
         """Add samples in the given order; return the completed elements, sums of 1, 1, 2, 4, ...
@@ -146,27 +133,6 @@ class WithholdRelease:
         result = total[in_time]
         flat = result[:, 0] if np.ndim(value) == 1 else result
         return Elements(order[chosen], ordered[chosen], bit_length(number[chosen]) - 1, flat)
-
-    def state(self) -> dict[str, IntArray]:
-        """Return copies of the counts and withheld sums, from which ``from_state`` restores the object.
-
-        Private.
-        """
-        return {"count": self.count.copy(), "withheld": self.withheld.copy()}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, IntArray]) -> WithholdRelease:
-        """Return the object from its saved ``state``.
-
-        Raise UsageError where the arrays do not fit together.
-        """
-        count, withheld = state["count"], state["withheld"]
-        if withheld.ndim != 2 or len(count) != len(withheld):
-            raise UsageError("arrays of withheld samples do not fit together", expected="what state() gave")
-        result = cls(0, withheld.shape[1])
-        result.count = np.array(count, dtype=np.int64)
-        result.withheld = np.array(withheld, dtype=np.int64)
-        return result
 
 
 @dataclass(frozen=True)

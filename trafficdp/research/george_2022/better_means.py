@@ -64,6 +64,7 @@ import numpy.typing as npt
 
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError, integer_between, positive
+from trafficdp.measurement.nodes import exact_price
 from trafficdp.mechanisms.means import laplace_scale
 from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PICO, ZCDP, PureDP, loss_upper_bound, round_up, sum_per_user, to_pico
@@ -136,20 +137,8 @@ def moments_loss(plan: george_2022_arrivals.LevelPlan, tree: Tree = BINARY) -> P
     total = Fraction(0)
     first = plan.scales(tree)
     for size, one, two in zip(plan.size, first, second_scale(plan.upper_steps, first), strict=True):
-        total += int(size) * price * record_price(plan.upper_steps, float(one), float(two))
+        total += int(size) * price * exact_price(plan.upper_steps, Fraction(float(one)), Fraction(float(two)))
     return PureDP(-(-total.numerator * PICO // total.denominator))
-
-
-def record_price(upper_steps: int, first: float, second: float) -> Fraction:
-    """Return the exact epsilon of one sample in one node of both sums.
-
-    ``first`` and ``second`` are the Laplace scales of the sums of x and of the second sums, x in
-    0..``upper_steps``.
-    """
-    one, two = Fraction(first), Fraction(second)
-    top = (upper_steps + two / one) / 2
-    near = {min(upper_steps, int(top)), min(upper_steps, int(top) + 1)}
-    return max(Fraction(d) / one + Fraction(d * (upper_steps - d)) / two for d in near)
 
 
 def levelled_moments(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -51,49 +52,32 @@ def paper_methods(arrivals: Arrivals, epsilon: float, failure: float) -> list[Me
     ``failure`` is its delta, about accuracy only.
     """
     n, m, u = arrivals.users, arrivals.samples, arrivals.upper_steps
-    pure = f"{epsilon:g}"
-    prior = exact_mean(arrivals)
+    pure, prior = f"{epsilon:g}", exact_mean(arrivals)
     given = prior_plan(n, m, u, epsilon, failure)
     free = prior_plan(n, m, u, epsilon, failure, prior=False)
-    centres = [paper_means.Centre.at(prior) if each else None for each in given.truncated]
-    half = paper_means.known_prior_half_width(n, m, u, failure)
     paper = paper_plan(n, m, u, epsilon, failure)
-
-    def naive(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return paper_means.naive_means(arrivals, paper_means.naive_scale(n, m, u, epsilon), source, runs, at)
-
-    def wishful(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        scale = paper_means.known_prior_scale(n, m, u, epsilon, failure)
-        return paper_means.known_prior_means(arrivals, prior, half, scale, source, runs, at)
-
-    def single_given(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        scale = paper_means.single_scale(given, epsilon)
-        return paper_means.single_means(
-            arrivals, given, scale, source, runs, at, paper_means.Centre.at(prior)
-        )
-
-    def single(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return paper_means.single_means(
-            arrivals, free, paper_means.single_scale(free, epsilon), source, runs, at
-        )
-
-    def levelled_given(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return paper_means.levelled_means(arrivals, given, source, runs, at, centres)
-
-    def levelled(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return paper_means.levelled_means(arrivals, free, source, runs, at)
-
-    def full(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return paper_means.full_means(arrivals, paper, source, runs, at)
-
+    centre = paper_means.Centre.at(prior)
+    centres = [centre if each else None for each in given.truncated]
+    half = paper_means.known_prior_half_width(n, m, u, failure)
+    of_all = paper_means.naive_scale(n, m, u, epsilon)
+    of_whole = paper_means.known_prior_scale(n, m, u, epsilon, failure)
+    of_given, of_free = (paper_means.single_scale(each, epsilon) for each in (given, free))
     return [
-        Method("A2", pure, naive),
-        Method("A3, prior given", pure, wishful),
-        Method("A4, prior given", pure, single_given),
-        Method("A4, no prior", pure, single),
-        Method("A5, prior given", pure, levelled_given),
-        Method("A5, no prior", pure, levelled),
-        Method("A6", pure, full),
+        Method("A2", pure, partial(paper_means.naive_means, arrivals, of_all)),
+        Method(
+            "A3, prior given", pure, partial(paper_means.known_prior_means, arrivals, prior, half, of_whole)
+        ),
+        Method(
+            "A4, prior given",
+            pure,
+            partial(paper_means.single_means, arrivals, given, of_given, centre=centre),
+        ),
+        Method("A4, no prior", pure, partial(paper_means.single_means, arrivals, free, of_free)),
+        Method(
+            "A5, prior given", pure, partial(paper_means.levelled_means, arrivals, given, centres=centres)
+        ),
+        Method("A5, no prior", pure, partial(paper_means.levelled_means, arrivals, free)),
+        Method("A6", pure, partial(paper_means.full_means, arrivals, paper)),
     ]
 
 
@@ -105,41 +89,21 @@ def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: st
     pure, approximate = f"{epsilon:g}", f"({epsilon:g}, {delta})"
     best = best_plan(n, m, u, epsilon, failure)
     free = prior_plan(n, m, u, epsilon, failure, prior=False)
+    guess = max(1, n // 4), max(1, m // 4)
+    of_users, of_samples, of_elements = best_tree(n), best_tree(n * m, m), best_tree(n * len(free.width))
+    of_all = paper_means.naive_scale(n, m, u, epsilon, of_samples)
+    of_free = paper_means.single_scale(free, epsilon, of_elements)
     rho = approx_to_rho(
         ApproxDP(PureDP.of(epsilon).pico, Fraction(delta)), NeighbouringRelation.REPLACE_USER_VALUES
     )
 
-    def full(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return paper_means.full_means(arrivals, best, source, runs, at)
-
-    def full_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return paper_means.full_means(arrivals, best, source, runs, at, best_tree(n))
-
-    def naive_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        tree = best_tree(n * m, m)
-        return paper_means.naive_means(
-            arrivals, paper_means.naive_scale(n, m, u, epsilon, tree), source, runs, at, tree
-        )
+    def plan(users: int, samples: int, part: float) -> LevelPlan:
+        return best_plan(users, samples, u, part, failure)
 
     def unknown(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        def plan(users: int, samples: int, part: float) -> LevelPlan:
-            return best_plan(users, samples, u, part, failure)
-
-        guess = max(1, n // 4), max(1, m // 4)
         return better_means.doubling_means(
-            arrivals, str(epsilon), plan, source, runs, at, start=guess, tree=best_tree(n)
+            arrivals, str(epsilon), plan, source, runs, at, start=guess, tree=of_users
         )[0]
-
-    def unbounded(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        return better_means.unbounded_means(
-            arrivals, epsilon, (max(1, n // 4), max(1, m // 4)), best_tree(n), source, runs, at
-        )
-
-    def single_tree(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
-        tree = best_tree(n * len(free.width))
-        return paper_means.single_means(
-            arrivals, free, paper_means.single_scale(free, epsilon, tree), source, runs, at, tree=tree
-        )
 
     def gaussian_levels(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         return better_means.gaussian_levelled_means(arrivals, free, rho, _sums(n), source, runs, at)[0]
@@ -147,13 +111,22 @@ def better_methods(arrivals: Arrivals, epsilon: float, failure: float, delta: st
     def gaussian(source: NoiseSource, runs: int, at: IntArray) -> FloatArray:
         return better_means.gaussian_naive_means(arrivals, rho, BinnedFactor(n * m), source, runs, at)[0]
 
+    full = partial(paper_means.full_means, arrivals, best)
     methods = [
         Method("A6, medians and budgets chosen", pure, full),
-        Method("A6, best tree as well", pure, full_tree),
+        Method("A6, best tree as well", pure, partial(full, tree=of_users)),
         Method("A6, best tree, doubling from a quarter", pure, unknown),
-        Method("A5, best tree, endless shares from a quarter", pure, unbounded),
-        Method("A4, no prior, best tree", pure, single_tree),
-        Method("A2, best tree", pure, naive_tree),
+        Method(
+            "A5, best tree, endless shares from a quarter",
+            pure,
+            partial(better_means.unbounded_means, arrivals, epsilon, guess, of_users),
+        ),
+        Method(
+            "A4, no prior, best tree",
+            pure,
+            partial(paper_means.single_means, arrivals, free, of_free, tree=of_elements),
+        ),
+        Method("A2, best tree", pure, partial(paper_means.naive_means, arrivals, of_all, tree=of_samples)),
         Method("levels, matrix factor", approximate, gaussian_levels),
     ]
     if n * m <= LONGEST_GAUSSIAN:

@@ -58,7 +58,7 @@ from scipy.special import gammaincc, ndtr
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding import huber
 from trafficdp.errors import UsageError, in_range, positive
-from trafficdp.noise import smooth_gaussian, student_t
+from trafficdp.noise import student_t
 from trafficdp.noise.source import NoiseSource
 from trafficdp.research.aumuller_2023.plan import clip_to_length
 from trafficdp.research.zhao_2024 import vector_smooth_sensitivity
@@ -310,7 +310,7 @@ def gaussian_huber_vector_mean(
     beta = default_beta(epsilon, delta, shape.dimensions)
     alpha = largest_alpha(epsilon, delta, beta, shape.dimensions)
     centre, smooth = centre_and_sensitivity(y, shape, beta)
-    drawn = smooth_gaussian.draw(shape.dimensions, noise.uniform_below)
+    drawn = student_t.normals(shape.dimensions, noise.uniform_below)
     released: FloatArray = clip_to_length((centre + smooth / alpha * drawn)[None], shape.radius)[0]
     return released
 

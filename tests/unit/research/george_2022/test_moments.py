@@ -7,34 +7,29 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
+from trafficdp.measurement.nodes import exact_price
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.research.george_2022.arrivals import Arrivals, best_plan, paper_plan, prior_plan
-from trafficdp.research.george_2022.better_means import (
-    levelled_moments,
-    moments_loss,
-    record_price,
-    second_scale,
-)
+from trafficdp.research.george_2022.better_means import levelled_moments, moments_loss, second_scale
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 10])
 @pytest.mark.parametrize("ratio", [0.1, 0.5, 1.0, 2.0, 3.3, 7.0, 30.0])
 def test_the_joint_price_is_the_worst_of_all_changes(steps, ratio):
-    one, two = 2.0, 2.0 * ratio
+    one, two = Fraction(2), Fraction(2.0 * ratio)
     worst = max(
-        Fraction(abs(a - b)) / Fraction(one)
-        + Fraction(abs(a * (steps - a) - b * (steps - b))) / Fraction(two)
+        abs(a - b) / one + abs(a * (steps - a) - b * (steps - b)) / two
         for a, b in product(range(steps + 1), repeat=2)
     )
-    assert record_price(steps, one, two) == worst
+    assert exact_price(steps, one, two) == worst
 
 
 def test_the_second_moment_is_free():
     plan = best_plan(500, 32, 30, 1.0, 0.05)
     first = plan.scales()
     for one, two in zip(first, second_scale(30, first), strict=True):
-        assert record_price(30, one, two) == Fraction(30) / Fraction(one)
-        assert record_price(30, one, two * 0.8) > Fraction(30) / Fraction(one)
+        assert exact_price(30, Fraction(one), Fraction(two)) == 30 / Fraction(one)
+        assert exact_price(30, Fraction(one), Fraction(two * 0.8)) > 30 / Fraction(one)
     assert moments_loss(plan) == plan.loss()
 
 

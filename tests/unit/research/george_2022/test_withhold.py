@@ -37,7 +37,6 @@ def test_elements_are_the_same_however_the_stream_is_cut(stream, data):
         size = data.draw(st.integers(1, len(stream) - at))
         part = slice(at, at + size)
         found += listed(state.append(np.array(order[part]), np.array(values[part])), at)
-        state = WithholdRelease.from_state(state.state())
         at += size
     assert found == literal(order, values)
     released = sum(int(level_size(np.array(level))) for _, _, level, _ in found)
@@ -50,17 +49,6 @@ def test_columns_are_withheld_together():
     found = WithholdRelease(1, columns=2).append(np.zeros(4, dtype=int), values)
     assert found.value.tolist() == [[3, 9], [4, 16], [11, 61]]
     assert len(found) == 3
-
-
-def test_new_pairs_may_join():
-    state = WithholdRelease(0)
-    state.grow(2)
-    assert listed(state.append(np.array([1]), np.array([7]))) == [(0, 1, 0, 7)]
-    state.grow(3)
-    assert listed(state.append(np.array([2, 1]), np.array([4, 5]))) == [(0, 2, 0, 4), (1, 1, 1, 5)]
-    assert listed(state.append(np.zeros(0, dtype=int), np.zeros(0, dtype=int))) == []
-    with pytest.raises(UsageError, match="taken away"):
-        state.grow(1)
 
 
 @pytest.mark.parametrize(("pair", "value"), [([2], [1]), ([-1], [1]), ([0], [[1, 2]])])
