@@ -496,12 +496,17 @@ def _least(
 ) -> float | None:
     """Return about the least power of ``step``, from 1 to ``most``, that ``passes``; None if none does.
 
-    The search starts at the least factor that is ``likely``, goes up in growing strides, then bisects.
+    The search starts at the least factor that is ``likely``, goes up in growing strides, then bisects; so
+    does the search for that factor.
     """
     top = int(math.log(min(most, MOST)) / math.log(step))
     if not likely(step**top):
         return None
-    place = _first(lambda each: likely(step**each), 0, top)
+    # most refused maps need little more: near places are looked at first
+    low, high = 0, 0
+    while not likely(step**high):
+        low, high = high + 1, min(2 * high + 1, top)
+    place = _first(lambda each: likely(step**each), low, high)
     failed, ahead = place - 1, AHEAD
     while not passes(step**place):
         if place == top:

@@ -94,7 +94,26 @@ def test_one_draw_a_city_looks_and_all_draws_confirm(town, request_for, maps_of,
     found = maps.least_passing_loss()
     # what is suggested was asked, and not by one draw alone
     assert (found, False) in asked
-    assert sum(once for _, once in asked) > sum(not once for _, once in asked)
+    # one draw looks first, as far as it may pass: all draws are asked from there on
+    first = [once for _, once in asked].index(False)
+    assert all(once for _, once in asked[:first])
+    assert not any(once for _, once in asked[first:])
+    assert asked[first][0] in [loss for loss, _ in asked[:first]]
+
+
+@pytest.mark.parametrize("apart", [0, 1, 7])
+def test_the_least_factor_is_found_and_near_ones_by_few_looks(apart):
+    step, top = 1.05, 141
+    for place in (*range(40), 90, top):
+        likely, looks = step ** max(place - apart, 0), []
+        found = module._least(
+            lambda times, likely=likely, looks=looks: looks.append(times) or times >= likely,
+            lambda times, place=place: times >= step**place,
+            step=step,
+        )
+        assert found == step**place
+        assert len(looks) <= 2 + 2 * (place + 1).bit_length()
+    assert module._least(lambda times: False, lambda times: False, step=step) is None
 
 
 def test_where_no_setting_passes_one_number_is_offered_in_place_of_a_map():
