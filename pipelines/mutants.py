@@ -471,7 +471,7 @@ def examine(tree: Path, mutant: Mutant, rings: Sequence[Sequence[str]], limit: i
 def copied(into: Path) -> Path:
     """Return a copy of the repository in ``into``, without its history and what is made."""
     ignored = shutil.ignore_patterns(
-        ".git", ".venv", "build", "demo", "__pycache__", ".*_cache", ".hypothesis"
+        ".git", ".venv*", "build", "demo", "__pycache__", ".*_cache", ".hypothesis"
     )
     return Path(shutil.copytree(ROOT, into / "tree", ignore=ignored))
 

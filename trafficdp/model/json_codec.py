@@ -41,6 +41,7 @@ class Coded:
 
 
 _CODED = {Fraction: Coded(str, Fraction), date: Coded(date.isoformat, date.fromisoformat)}
+_PLAIN = (str, int, float, bool, type(None))
 
 Text = Annotated[str, Schema({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
 """A text that says something."""
@@ -52,10 +53,12 @@ Moment = Annotated[
 
 def as_json(value: object) -> Json:
     """Return ``value``, such as a dataclass, with all that is in it as plain JSON values."""
+    if type(value) in _PLAIN:
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         told = ((field, hint, getattr(value, field.name)) for field, hint in fields_with_hints(type(value)))
         return {
-            field.name: coded.write(own) if (coded := _coded(hint)) else as_json(own)
+            field.name: hint.write(own) if isinstance(hint, Coded) else as_json(own)
             for field, hint, own in told
             if field.default is MISSING or own != field.default
         }
@@ -78,19 +81,28 @@ def from_json(kind: type[T], value: object) -> T:
 
 @cache
 def fields_with_hints(kind: type) -> tuple[tuple[Field[Any], Any], ...]:
-    """Return (field, type hint) of every field of the dataclass ``kind``; ``Annotated`` hints stay whole."""
+    """Return (field, type hint) of every field of the dataclass ``kind``; ``Annotated`` hints stay whole.
+
+    Of one that is annotated with ``Coded``, that stands for the hint.
+    """
     hints = get_type_hints(kind, include_extras=True)
-    return tuple((field, hints[field.name]) for field in fields(kind))
-
-
-def _coded(hint: Hint) -> Coded | None:
-    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Coded)), None)
+    coded = {
+        name: each
+        for name, hint in hints.items()
+        for each in getattr(hint, "__metadata__", ())
+        if isinstance(each, Coded)
+    }
+    return tuple((field, coded.get(field.name, hints[field.name])) for field in fields(kind))
 
 
 def _read(hint: Hint, value: object, path: str) -> Json:
+    if type(value) is hint:
+        return value
     origin: Any = get_origin(hint)
     inner = get_args(hint)
-    coded = _coded(hint) or (_CODED.get(hint) if isinstance(value, str) else None)
+    coded = hint if isinstance(hint, Coded) else None
+    if origin is None and isinstance(value, str):
+        coded = _CODED.get(hint, coded)
     if coded is not None:
         with suppress(ValueError, TypeError):
             return coded.read(value)
@@ -126,7 +138,7 @@ def _read(hint: Hint, value: object, path: str) -> Json:
     elif isinstance(hint, type) and issubclass(hint, Enum):
         if type(value) is hint or value in [each.value for each in hint]:
             return hint(value)
-    elif hint is Any or type(value) is hint or (hint is float and type(value) is int):
+    elif hint is Any or (hint is float and type(value) is int):
         return value
     raise DataError(
         f"the JSON does not fit at {path}",
