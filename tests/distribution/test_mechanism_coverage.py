@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, error_facts
+from trafficdp.mechanisms.known_error import BY_RANGE, KnownTerms, law_of_mechanism
 from trafficdp.mechanisms.per_statistic_map import (
     PerStatisticMechanism,
     StatisticMechanism,
@@ -157,12 +157,12 @@ def test_the_basis_is_said_and_the_range_where_nothing_less_is_proved(name):
     bound = ContributionBound(Fraction(UPPER), Fraction(str(STEP)), SpeedUnit.METRES_PER_SECOND)
     mechanism = mechanism_named(name, LossKind.PURE)
     for statistic in mechanism.statistics:
-        wide, narrow = (
-            error_facts(mechanism, StatisticRequest(counts, bound, statistic, np.full(3, 8.0)), level)
+        (wide, basis), (narrow, _) = (
+            law_of_mechanism(mechanism, StatisticRequest(counts, bound, statistic, np.full(3, 8.0)), level)
             for level in (0.99, 0.8)
         )
         reach = statistic.largest(UPPER)
         assert np.all(narrow.half_width <= wide.half_width)
         assert np.all((wide.half_width > 0) & (wide.half_width <= reach))
-        assert np.all(wide.worst_case_bias <= reach)
-        assert (wide.basis == BY_RANGE) <= bool(np.all(wide.half_width == reach))
+        assert np.all(wide.bias <= reach)
+        assert (basis == BY_RANGE) <= bool(np.all(wide.half_width == reach))

@@ -19,7 +19,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from trafficdp.arrays import FloatArray
-from trafficdp.mechanisms.protocol import StatisticRequest
+from trafficdp.mechanisms.protocol import Mechanism, StatisticRequest
+from trafficdp.mechanisms.publish import NumberLaw
 from trafficdp.noise.tail import gaussian_absolute_error, gaussian_half_width, half_width
 
 BY_TAIL = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
@@ -75,31 +76,18 @@ class KnownTerms(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class ErrorFacts:
-    """What counts say of the numbers of one statistic, arrays of shape (G,), in its unit.
+def law_of_mechanism(mechanism: Mechanism, request: StatisticRequest, level: float) -> tuple[NumberLaw, str]:
+    """Return how far off the numbers of ``request`` may be, from public counts, and what intervals rest on.
 
-    ``half_width`` of the interval, at most the range; ``noise_scale``, the Laplace scale (NaN where there
-    is none that is public, or more than one); ``worst_case_bias``; ``basis`` in words.
-    """
-
-    half_width: FloatArray
-    noise_scale: FloatArray
-    worst_case_bias: FloatArray
-    basis: str
-
-
-def error_facts(mechanism: object, request: StatisticRequest, level: float) -> ErrorFacts:
-    """Return interval half widths that hold with ``level``, noise scale and bias of each bin, from public
-    counts.
-
-    For a mechanism that is not one of ``KnownTerms`` the half widths are the whole range. Raises UsageError
-    unless 0 < level < 1.
+    Intervals hold with ``level``; half widths are at most the range, and are the range for a mechanism that
+    is not one of ``KnownTerms``. Scales are NaN where there is none that is public, or more than one. Raises
+    UsageError unless 0 < level < 1.
     """
     max_value, unknown = request.range, np.full(request.counts.bins, np.nan)
+    error = mechanism.expected_error(request)
     if not isinstance(mechanism, KnownTerms):
         whole = np.full(request.counts.bins, max_value)
-        return ErrorFacts(whole, unknown, whole, BY_RANGE)
+        return NumberLaw(unknown, error, whole, whole), BY_RANGE
     terms = mechanism.noise_terms(request)
     each = 1 - (1 - level) / len(terms)
     half = np.sum([term.half_width(each) for term in terms], axis=0)
@@ -107,6 +95,5 @@ def error_facts(mechanism: object, request: StatisticRequest, level: float) -> E
     known = (bias < max_value) & (len(terms) == 1)
     names = (BY_GAUSSIAN, BY_GAUSSIANS) if terms[0].gaussian else (BY_TAIL, BY_TAILS)
     basis = BY_RANGE if np.all(bias >= max_value) else names[len(terms) > 1]
-    return ErrorFacts(
-        np.minimum(half, max_value), np.where(known, terms[0].mean_absolute_noise, np.nan), bias, basis
-    )
+    scale = np.where(known, terms[0].mean_absolute_noise, np.nan)
+    return NumberLaw(scale, error, bias, np.minimum(half, max_value)), basis

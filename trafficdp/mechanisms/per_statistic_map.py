@@ -15,14 +15,14 @@ from trafficdp.arrays import FloatArray
 from trafficdp.errors import StoreDamagedError, UsageError, did_you_mean
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import protocol, publish
-from trafficdp.mechanisms.known_error import ErrorFacts, KnownTerms, error_facts
+from trafficdp.mechanisms.known_error import KnownTerms, law_of_mechanism
 from trafficdp.mechanisms.laplace.calibrated import Baseline
 from trafficdp.mechanisms.per_statistic import arrays, clipping, gaussian, huber, plan, two_stage
 from trafficdp.mechanisms.two_moments import KnownTwoMoments, TwoMoments
 from trafficdp.model import Counts, Statistic
 from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import PICO, ZCDP, Loss, LossKind, PrivacyEvent, sum_per_user
-from trafficdp.sensitive import Samples, SensitiveInputs
+from trafficdp.sensitive import SensitiveInputs
 
 # Settings of a mechanism as plain JSON values, and the mechanism with the settings that were written down.
 #
@@ -296,22 +296,20 @@ class PerStatisticMechanism:
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
         """Measure the private ``values`` with noise, and return the estimates of all bins, by statistic."""
-        samples = _samples_of(values)
+        samples = values.read_samples()
         counts, bound = self.public.counts, self.public.bound
-        halves, errors = self.half_widths(interval_level), self.expected_errors()
+        if not np.array_equal(samples.counts.count, values.contributions.counts.count):
+            raise StoreDamagedError(
+                "the samples are not those of the counts", todo="restore the newest backup of the store"
+            )
         found: dict[Statistic, Estimate] = {}
         for statistic in self.statistics:
-            loss = self.parts[statistic].loss
+            loss, (law, _) = self.parts[statistic].loss, self._law(statistic, interval_level)
             value = self.mechanisms[statistic].estimate(samples, statistic, loss, measure)
-            drawn = publish.NoisyStatistic(
-                value=_zero_where_constant(value, statistic, counts),
-                half_width=halves[statistic],
-                noise_scale=self._noise_scale(statistic),
-                expected_error=errors[statistic],
-                noise={self.loss_kind.quantity: np.broadcast_to(loss, counts.bins)},
-            )
+            value = _zero_where_constant(value, statistic, counts)
+            noise = {self.loss_kind.quantity: np.broadcast_to(loss, counts.bins)}
             mean = found.get(Statistic.MEAN)
-            found[statistic] = publish.publish_estimate(statistic, drawn, bound, mean)
+            found[statistic] = publish.publish_estimate(statistic, value, law, noise, bound, mean)
         return found
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
@@ -319,22 +317,18 @@ class PerStatisticMechanism:
 
         The range if none is proved.
         """
-        return {each: self._error(each) for each in self.statistics}
+        return {each: self._law(each)[0].error for each in self.statistics}
 
     def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
         """Return each statistic's half width of intervals before they are clamped, at most the range,
         (G,).
         """
-        return {
-            each: _zero_where_constant(self._facts(each, interval_level).half_width, each, self.public.counts)
-            for each in self.statistics
-        }
+        return {each: self._law(each, interval_level)[0].half_width for each in self.statistics}
 
     def statement(self, statistic: Statistic) -> protocol.Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         mechanism, bound = self.mechanisms[statistic], self.public.bound
-        # the basis does not depend on the level
-        facts = self._facts(statistic, 0.5)
+        law, basis = self._law(statistic)
         unit = bound.unit.label if statistic.power == 1 else f"({bound.unit.label})^2"
         own = float(self._sensitivity(statistic).max(initial=0.0))
         losses = {each: float(part.loss) for each, part in self.parts.items() if not part.loss.shape} or {
@@ -349,12 +343,12 @@ class PerStatisticMechanism:
             mechanism=mechanism.name,
             citation=mechanism.citation,
             sensitivity=SENSITIVITY[self.loss_kind].format(largest=own, unit=unit),
-            noise_scale=self._noise_scale(statistic),
-            worst_case_bias=float(facts.worst_case_bias.max(initial=0.0)),
+            noise_scale=law.scale,
+            worst_case_bias=float(law.bias.max(initial=0.0)),
             share=losses[statistic] / sum(losses.values()) if sum(losses.values()) else None,
             distribution=distribution,
             sampler=IDEALISED if mechanism.idealised else SAMPLER[self.loss_kind],
-            interval_basis=facts.basis,
+            interval_basis=basis,
             post_processing=protocol.POST_PROCESSING[statistic],
             idealised=mechanism.idealised,
             unenforced=protocol.unenforced_theorems(mechanism, self._request(statistic)),
@@ -480,17 +474,20 @@ class PerStatisticMechanism:
     def _sensitivity(self, statistic: Statistic) -> FloatArray:
         return protocol.sensitivity_of(self.mechanisms[statistic], self._request(statistic))
 
-    def _error(self, statistic: Statistic) -> FloatArray:
-        error = self.mechanisms[statistic].expected_error(self._request(statistic))
-        return _zero_where_constant(error, statistic, self.public.counts)
+    def _law(self, statistic: Statistic, level: float = 0.5) -> tuple[publish.NumberLaw, str]:
+        """How far off numbers may be, and what intervals rest on; only half widths depend on ``level``."""
+        if (statistic, level) not in self._laws:
+            law, basis = law_of_mechanism(self.mechanisms[statistic], self._request(statistic), level)
+            scale, error, half = (
+                _zero_where_constant(each, statistic, self.public.counts)
+                for each in (law.scale, law.error, law.half_width)
+            )
+            self._laws[statistic, level] = publish.NumberLaw(scale, error, law.bias, half), basis
+        return self._laws[statistic, level]
 
-    def _noise_scale(self, statistic: Statistic) -> FloatArray:
-        # the noise does not depend on the level of the intervals
-        facts = self._facts(statistic, 0.5)
-        return _zero_where_constant(facts.noise_scale, statistic, self.public.counts)
-
-    def _facts(self, statistic: Statistic, level: float) -> ErrorFacts:
-        return error_facts(self.mechanisms[statistic], self._request(statistic), level)
+    @cached_property
+    def _laws(self) -> dict[tuple[Statistic, float], tuple[publish.NumberLaw, str]]:
+        return {}
 
 
 def _times(given: FloatArray, target: int, lost: int, kind: LossKind) -> FloatArray:
@@ -506,16 +503,6 @@ def too_small(loss: Loss) -> UsageError:
     """Return (do not raise) the error that no noise fits so small a ``loss``."""
     quantity = loss.kind.quantity
     return UsageError(f"no noise fits the {quantity}", got=f"{quantity}={loss}", todo="ask for a larger one")
-
-
-def _samples_of(values: SensitiveInputs) -> Samples:
-    """Return every value; raise StoreDamagedError when they are not those of the counts."""
-    samples = values.read_samples()
-    if not np.array_equal(samples.counts.count, values.contributions.counts.count):
-        raise StoreDamagedError(
-            "the samples are not those of the counts", todo="restore the newest backup of the store"
-        )
-    return samples
 
 
 def _zero_where_constant(numbers: FloatArray, statistic: Statistic, counts: Counts) -> FloatArray:

@@ -35,18 +35,18 @@ USELESS = 0.125
 
 
 @dataclass(frozen=True)
-class NoisyStatistic:
-    """One statistic as it was drawn, and what counts say of it: arrays of shape (G,), in its unit.
+class NumberLaw:
+    """What public facts say of one statistic's numbers, in its unit, shape (G,) each.
 
-    ``half_width`` reaches from ``value`` over noise and bias; ``expected_error`` is 0 exactly where the
-    number can only be one. ``noise`` holds the columns that are published with it.
+    ``scale`` is the expected absolute noise before clamping or a bound of it, of a Laplace draw its scale,
+    ``error`` the expected error of the published number, 0 exactly where it can only be one, ``bias`` the
+    most that it is off without noise, ``half_width`` how far its interval reaches over noise and bias.
     """
 
-    value: FloatArray
+    scale: FloatArray
+    error: FloatArray
+    bias: FloatArray
     half_width: FloatArray
-    noise_scale: FloatArray
-    expected_error: FloatArray
-    noise: Mapping[str, npt.NDArray[Any]]
 
 
 def clamp_to_range(
@@ -155,27 +155,29 @@ def bin_status(keep: BoolArray, statuses: Sequence[StatusArray]) -> StatusArray:
 
 def publish_estimate(
     statistic: Statistic,
-    noisy: NoisyStatistic,
+    value: FloatArray,
+    law: NumberLaw,
+    noise: Mapping[str, npt.NDArray[Any]],
     bound: ContributionBound,
     mean: Estimate | None = None,
 ) -> Estimate:
-    """Return ``noisy`` numbers as published: values and intervals clamped to the range, and every bin's
-    status.
+    """Return noisy numbers ``value`` (G,) as published: clamped to the range, with intervals and statuses.
 
-    For a variance, ``mean`` is the published estimate of the mean, if there is one: the value is then at most
+    ``law`` says how far off they may be, ``noise`` holds the columns that are published with them. For a
+    variance, ``mean`` is the published estimate of the mean, if there is one: the value is then at most
     mean (U - mean).
     """
     upper = float(bound.upper)
-    value = clamp_to_range(statistic, noisy.value, upper, None if mean is None else mean.value)
-    centre = clamp_to_range(statistic, noisy.value, upper)
-    low, high = clamp_interval(statistic, value, centre - noisy.half_width, centre + noisy.half_width, upper)
+    centre = clamp_to_range(statistic, value, upper)
+    value = clamp_to_range(statistic, value, upper, None if mean is None else mean.value)
+    low, high = clamp_interval(statistic, value, centre - law.half_width, centre + law.half_width, upper)
     return Estimate(
         statistic=statistic,
         value=value,
         low=low,
         high=high,
-        noise_scale=noisy.noise_scale,
-        expected_error=noisy.expected_error,
-        status=status_of(noisy.expected_error, statistic, bound),
-        noise=dict(noisy.noise),
+        noise_scale=law.scale,
+        expected_error=law.error,
+        status=status_of(law.error, statistic, bound),
+        noise=dict(noise),
     )

@@ -151,14 +151,14 @@ class RunningSums:
         upper, step, scale = float(self.bound.upper), float(self.bound.step), self.allowance.mean_scale
         records = closed.records.astype(np.float64)
         bias = publish.rounding_bias(Statistic.MEAN, self.bound)
-        drawn = publish.NoisyStatistic(
-            value=closed.sums[:, MEAN] * step / records,
+        law = publish.NumberLaw(
+            scale=scale * step / records,
+            error=np.minimum(_sum_error(scale, closed, upper / step) * step + bias, upper),
+            bias=np.full(len(records), bias),
             half_width=_half_width(scale, closed, level) * step / records + bias,
-            noise_scale=scale * step / records,
-            expected_error=np.minimum(_sum_error(scale, closed, upper / step) * step + bias, upper),
-            noise=_noise_columns(scale, closed),
         )
-        return publish.publish_estimate(Statistic.MEAN, drawn, self.bound)
+        value = closed.sums[:, MEAN] * step / records
+        return publish.publish_estimate(Statistic.MEAN, value, law, _noise_columns(scale, closed), self.bound)
 
     def _variance(self, closed: ClosedStep, level: float) -> Estimate:
         bound, allowance = self.bound, self.allowance

@@ -56,19 +56,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.measurement.sets import Measure, Priced
 from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.known_error import KnownTerms, NoiseTerm
 from trafficdp.mechanisms.protocol import Mechanism, StatisticRequest, sensitivity_of
-from trafficdp.mechanisms.publish import NoisyStatistic, largest_variance, publish_estimate, rounding_bias
+from trafficdp.mechanisms.publish import rounding_bias
 from trafficdp.model import ContributionBound, Statistic
-from trafficdp.privacy.estimate import Estimate
 from trafficdp.privacy.loss import ZCDP, LossKind
 from trafficdp.sensitive import Samples
 
@@ -89,51 +87,6 @@ POST_PROCESSING = (
     "0 .. mean (U - mean) (their stated expected error is that before this upper limit); a lower end of an "
     "interval above the limit follows it"
 )
-
-
-@dataclass(frozen=True)
-class VarianceNoise:
-    """The noise of variances over G bins, in their unit; 0 where a variance can only be 0.
-
-    ``varies`` (G,) marks the others; ``scale`` is at least the expected absolute value of U X + Y,
-    ``noise_error`` at least E min(|U X + Y|, U^2/4), ``bias`` what rounding and flooring add. From counts.
-    """
-
-    varies: BoolArray
-    scale: FloatArray
-    noise_error: FloatArray
-    bias: FloatArray
-
-    def error(self, value_range: float) -> FloatArray:
-        """Return each variance's expected absolute error at the worst values, at most ``value_range``, (G,).
-
-        Before the variance is limited to mean (U - mean).
-        """
-        return np.where(self.varies, np.minimum(self.noise_error + self.bias, value_range), 0.0)
-
-
-def variance_estimate(
-    mean: Estimate,
-    products: FloatArray,
-    noise: VarianceNoise,
-    half_width: FloatArray,
-    bound: ContributionBound,
-    columns: dict[str, npt.NDArray[Any]],
-) -> Estimate:
-    """Return published variances: mean (U - mean) by released means, minus noisy averages of x (U - x).
-
-    ``products`` (G,) are those averages, ``half_width`` (G,) that of intervals, ``columns`` what is published
-    of the noise.
-    """
-    limit = largest_variance(mean.value, float(bound.upper))
-    drawn = NoisyStatistic(
-        value=np.where(noise.varies, limit - products, 0.0),
-        half_width=half_width,
-        noise_scale=noise.scale,
-        expected_error=noise.error(Statistic.VARIANCE.largest(bound.upper)),
-        noise=columns,
-    )
-    return publish_estimate(Statistic.VARIANCE, drawn, bound, mean)
 
 
 def relative_price(steps: int, ratio: float | FloatArray) -> FloatArray:

@@ -9,21 +9,16 @@ from trafficdp.mechanisms import publish
 from trafficdp.mechanisms.laplace.calibrated import calibrated_for
 from trafficdp.mechanisms.per_statistic_map import PerStatisticMechanism, StatisticMechanism
 from trafficdp.mechanisms.protocol import PublicFacts, StatisticRequest
-from trafficdp.mechanisms.publish import NoisyStatistic
+from trafficdp.mechanisms.publish import NumberLaw
 from trafficdp.model import OF_MAPS, Statistic
 
 MEAN, VARIANCE, VEHICLE_MEAN = Statistic.MEAN, Statistic.VARIANCE, Statistic.VEHICLE_MEAN
 
 
-def drawn(values, half_width=1.0):
-    number = np.array(values, dtype=float)
-    return NoisyStatistic(
-        value=number,
-        half_width=np.full(len(number), half_width),
-        noise_scale=np.ones(len(number)),
-        expected_error=np.ones(len(number)),
-        noise={},
-    )
+def published(statistic, values, half_width, bound, mean=None):
+    ones = np.ones(len(values))
+    law = NumberLaw(ones, ones, ones, ones * half_width)
+    return publish.publish_estimate(statistic, np.array(values, dtype=float), law, {}, bound, mean)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +45,7 @@ def test_the_limit_of_a_variance_is_a_share_of_its_own_range(bound_of):
 
 def test_numbers_are_clamped_to_their_range(bound_of):
     for statistic, reach in ((MEAN, 60.0), (VEHICLE_MEAN, 60.0), (VARIANCE, 900.0)):
-        found = publish.publish_estimate(statistic, drawn([-5.0, 30.0, 2000.0], 10.0), bound_of(60))
+        found = published(statistic, [-5.0, 30.0, 2000.0], 10.0, bound_of(60))
         assert found.value.tolist() == [0.0, 30.0, reach]
         # around the clamped number, and clamped again
         assert found.low.tolist() == [0.0, 20.0, reach - 10]
@@ -59,8 +54,8 @@ def test_numbers_are_clamped_to_their_range(bound_of):
 
 def test_a_variance_beside_a_mean_is_at_most_what_that_mean_allows(bound_of):
     bound = bound_of(60)
-    mean = publish.publish_estimate(MEAN, drawn([0.0, 10.0, 30.0]), bound)
-    found = publish.publish_estimate(VARIANCE, drawn([100.0, 600.0, 600.0], 50.0), bound, mean)
+    mean = published(MEAN, [0.0, 10.0, 30.0], 1.0, bound)
+    found = published(VARIANCE, [100.0, 600.0, 600.0], 50.0, bound, mean)
     assert found.value.tolist() == [0.0, 500.0, 600.0]
     # the lower end follows the number, the upper end does not: the mean is noisy too
     assert found.low.tolist() == [0.0, 500.0, 550.0]

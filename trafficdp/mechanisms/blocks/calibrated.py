@@ -30,7 +30,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -40,16 +39,15 @@ from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import EntryIndex
 from trafficdp.measurement.sets import Box, Measure, Moments, Step, record_price
-from trafficdp.mechanisms import means, protocol, two_moments
+from trafficdp.mechanisms import means, protocol
 from trafficdp.mechanisms.blocks import noise as blocks_noise
 from trafficdp.mechanisms.blocks.blocks import Blocks, best_blocks, clamped_block_error
-from trafficdp.mechanisms.laplace.calibrated import SENSITIVITY, largest_sensitivity
-from trafficdp.mechanisms.publish import NoisyStatistic, largest_variance, publish_estimate
+from trafficdp.mechanisms.laplace.calibrated import SumsMechanism
+from trafficdp.mechanisms.publish import NumberLaw
 from trafficdp.model import ContributionBound, Counts, Statistic, largest_two, number_pairs
 from trafficdp.noise.block import SAMPLER, pair_mean
-from trafficdp.privacy.estimate import Estimate
-from trafficdp.privacy.loss import PICO, Loss, PrivacyEvent
-from trafficdp.sensitive import Contributions, SensitiveInputs
+from trafficdp.privacy.loss import PICO, Loss
+from trafficdp.sensitive import Contributions
 
 NAME = "blocks"
 CITATION = "here; K-norm mechanism by Hardt, Talwar: On the Geometry of Differential Privacy, STOC 2010"
@@ -101,75 +99,39 @@ def clip_set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: Contri
 
 
 @dataclass(frozen=True)
-class CalibratedBlocks:
+class CalibratedBlocks(SumsMechanism):
     """``noise`` is that of the sums of ``statistics``, G each, in this order. See CalibratedMechanism."""
 
-    public: protocol.PublicFacts
-    statistics: tuple[Statistic, ...]
     noise: blocks_noise.BlockNoise
 
-    kind = NAME
+    kind = name = NAME
     composition = COMPOSITION
+    citation = (CITATION, CITATION_OF_PAIRS)
+    distribution = (DISTRIBUTION, DISTRIBUTION_OF_PAIRS)
+    intervals = (INTERVALS, INTERVALS_OF_PAIRS)
+    sampler = SAMPLER
 
     def steps(self) -> tuple[Step, ...]:
         """Return the one measurement step: the sums of all statistics and bins with block noise."""
         return (self.noise.step(clip_set_of(self.statistics, self.public.counts, self.public.bound)),)
 
-    def event(self) -> PrivacyEvent:
-        """Return the privacy event: every vehicle's exact loss, from public counts."""
-        sensitivity = {
-            each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
-        }
-        return protocol.privacy_event(
-            self.kind, self.public, protocol.loss_of(self.steps(), self.public.counts.users), sensitivity
-        )
+    def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
+        """Measure private ``contributions``; return noisy averages before clamping, shape (G,) each.
 
-    def run(
-        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
-    ) -> dict[Statistic, Estimate]:
-        """Measure the private ``values`` with noise, and return the estimates of all bins."""
-        bound = self.public.bound
-        (step,) = self.steps()
-        noisy = measure.measure(step, self._values(values.contributions))
-        found: dict[Statistic, Estimate] = {}
-        for statistic in self.statistics:
-            law = self._known(statistic, interval_level)
-            spread = self._spread(statistic)
-            value, columns, mean = spread.values(noisy[self._at(statistic)]), spread.columns(), None
-            if statistic is Statistic.VARIANCE:
-                mean = found[Statistic.MEAN]
-                value = np.where(law.error > 0, largest_variance(mean.value, float(bound.upper)) - value, 0.0)
-                columns = {f"product_{name}": columns[name] for name in COLUMNS}
-            drawn = NoisyStatistic(value, law.half_width, law.scale, law.error, columns)
-            found[statistic] = publish_estimate(statistic, drawn, bound, mean)
-        return found
-
-    def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error at the worst values, shape (G,), from counts
-        and noise.
+        Of VARIANCE that of x (U - x).
         """
-        return {each: self._known(each, None).error for each in self.statistics}
+        (step,) = self.steps()
+        of = (Statistic.VARIANCE,) if self.statistics == PAIRS else self.statistics
+        values = [means.values_of(each, contributions) for each in of]
+        noisy = measure.measure(step, np.concatenate(values))
+        return {each: self._spread(each).values(noisy[self._at(each)]) for each in self.statistics}
 
-    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's half width of intervals, (G,): the noise's tail and the worst-case bias."""
-        return {each: self._known(each, interval_level).half_width for each in self.statistics}
-
-    def statement(self, statistic: Statistic) -> protocol.Statement:
-        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
-        paired = statistic is Statistic.VARIANCE
-        law = self._known(statistic, None)
-        return protocol.Statement(
-            mechanism=self.kind,
-            citation=CITATION_OF_PAIRS if paired else CITATION,
-            sensitivity=two_moments.SENSITIVITY if paired else SENSITIVITY[statistic],
-            noise_scale=law.scale,
-            worst_case_bias=float(law.bias.max()),
-            share=None,
-            distribution=DISTRIBUTION_OF_PAIRS if paired else DISTRIBUTION,
-            sampler=SAMPLER,
-            interval_basis=INTERVALS_OF_PAIRS if paired else INTERVALS,
-            post_processing=two_moments.POST_PROCESSING if paired else protocol.POST_PROCESSING[statistic],
-        )
+    def columns(self, statistic: Statistic) -> dict[str, npt.NDArray[Any]]:
+        """Return the published columns of the noise of ``statistic``; a variance's are of its product."""
+        columns = self._spread(statistic).columns()
+        if statistic is not Statistic.VARIANCE:
+            return columns
+        return {f"product_{name}": columns[name] for name in COLUMNS}
 
     def to_facts(self) -> dict[str, Any]:
         """Return the mechanism as JSON values, without its public facts; ``from_facts`` restores it."""
@@ -202,11 +164,6 @@ class CalibratedBlocks:
         statistics = tuple(statistic for statistic in Statistic if statistic in columns)
         return cls(public, statistics, published_noise(statistics, columns))
 
-    def _values(self, contributions: Contributions) -> IntArray:
-        if self.statistics == PAIRS:
-            return means.values_of(Statistic.VARIANCE, contributions)
-        return np.concatenate([means.values_of(each, contributions) for each in self.statistics])
-
     def _at(self, statistic: Statistic) -> IntArray:
         """The places of a statistic among the sums."""
         bins = self.public.counts.bins
@@ -219,17 +176,7 @@ class CalibratedBlocks:
         step = np.where(size > 0, np.ldexp(unit, -shift), 0.0)
         return blocks_noise.Spread(noise.block[at], noise.half_width[at], shift, size, step, noise.scale)
 
-    def _known(self, statistic: Statistic, level: float | None) -> blocks_noise.NumberLaw:
-        """The law of a statistic's numbers: it follows from counts, and is worked out once for all draws."""
-        if (statistic, level) not in self._laws:
-            self._laws[statistic, level] = self._law(statistic, level)
-        return self._laws[statistic, level]
-
-    @cached_property
-    def _laws(self) -> dict[tuple[Statistic, float | None], blocks_noise.NumberLaw]:
-        return {}
-
-    def _law(self, statistic: Statistic, level: float | None) -> blocks_noise.NumberLaw:
+    def _law(self, statistic: Statistic, level: float | None) -> NumberLaw:
         spread, bound = self._spread(statistic), self.public.bound
         if statistic is Statistic.VARIANCE:
             return blocks_noise.variance_law(self._spread(Statistic.MEAN), spread, bound, level)

@@ -33,7 +33,7 @@ from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import Block
 from trafficdp.measurement.sets import Box, Moments, Step
-from trafficdp.mechanisms.publish import rounding_bias
+from trafficdp.mechanisms.publish import NumberLaw, rounding_bias
 from trafficdp.model import ContributionBound, Statistic
 from trafficdp.noise.block import block_absolute_error, block_half_width, pair_bounds
 from trafficdp.privacy.loss import PICO, Loss
@@ -129,20 +129,6 @@ def _rounded(block: IntArray, width: FloatArray, scale: float) -> BlockNoise:
         )
     noise.half_width[noisy], noise.shift[noisy] = half_width, shift
     return noise
-
-
-@dataclass(frozen=True)
-class NumberLaw:
-    """What counts say of one statistic's numbers, in its unit, shape (G,) each; 0 where it can only be one.
-
-    ``scale`` is the expected absolute noise before clamping or a bound of it, ``error`` the expected error of
-    the clamped number, ``bias`` what rounding and flooring add, ``half_width`` the reach of its interval.
-    """
-
-    scale: FloatArray
-    error: FloatArray
-    bias: FloatArray
-    half_width: FloatArray
 
 
 @dataclass(frozen=True)

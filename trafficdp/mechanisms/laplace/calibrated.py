@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -202,28 +202,130 @@ SENSITIVITY = {
     VARIANCE: two_moments.SENSITIVITY,
     VEHICLE_MEAN: "U / L (L vehicles in the bin)",
 }
-DISTRIBUTION = "discrete Laplace on whole numbers"
-SAMPLER = "OpenDP make_laplace (discrete Laplace on integers)"
-INTERVALS = "exact tail of the discrete Laplace noise, widened by the worst-case bias"
 COLUMN = {MEAN: "lattice_scale", VEHICLE_MEAN: "lattice_scale", VARIANCE: "product_scale"}
 """Published columns of the scales; a variance without its mean carries the mean's too."""
 SHIFT = "product_shift"
 
 
 @dataclass(frozen=True)
-class CalibratedLaplace:
+class SumsMechanism:
+    """What calibrated mechanisms of ``statistics`` share that add noise to sums of whole numbers.
+
+    A variance is mean (U - mean), by the published mean, less the noisy average of x (U - x).
+    """
+
+    public: protocol.PublicFacts
+    statistics: tuple[Statistic, ...]
+
+    name: ClassVar[str]
+    citation: ClassVar[tuple[str | None, str]]
+    """Of means, and of variances, as are the next two."""
+    distribution: ClassVar[tuple[str, str]]
+    intervals: ClassVar[tuple[str, str]]
+    sampler: ClassVar[str]
+
+    def steps(self) -> tuple[Priced, ...]:
+        """Return the noisy measurement steps that ``run`` will take, from public facts alone."""
+        raise NotImplementedError
+
+    def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
+        """Measure private ``contributions``; return noisy averages before clamping, (G,) each, MEAN first.
+
+        MEAN: S/N, also where only a variance is asked for; VARIANCE: W/N, of x (U - x). 0 where not measured.
+        """
+        raise NotImplementedError
+
+    def columns(self, statistic: Statistic) -> dict[str, npt.NDArray[Any]]:
+        """Return the published columns that say exactly how the noise of ``statistic`` was drawn, by name."""
+        raise NotImplementedError
+
+    def _law(self, statistic: Statistic, level: float | None) -> publish.NumberLaw:
+        raise NotImplementedError
+
+    def law(self, statistic: Statistic, level: float | None = None) -> publish.NumberLaw:
+        """Return how far off the numbers of ``statistic`` may be; without ``level`` half widths may be 0.
+
+        It follows from counts, and is worked out once for all draws.
+        """
+        if (statistic, level) not in self._laws:
+            self._laws[statistic, level] = self._law(statistic, level)
+        return self._laws[statistic, level]
+
+    @cached_property
+    def _laws(self) -> dict[tuple[Statistic, float | None], publish.NumberLaw]:
+        return {}
+
+    def event(self) -> PrivacyEvent:
+        """Return the privacy event: every vehicle's exact loss, from public counts."""
+        counts, bound = self.public.counts, self.public.bound
+        sensitivity = {each: largest_sensitivity(each, counts, bound) for each in self.statistics}
+        return protocol.privacy_event(
+            self.name, self.public, protocol.loss_of(self.steps(), counts.users), sensitivity
+        )
+
+    def run(
+        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
+    ) -> dict[Statistic, Estimate]:
+        """Measure the private ``values`` with noise, and return the estimates of all bins."""
+        bound = self.public.bound
+        found: dict[Statistic, Estimate] = {}
+        for statistic, value in self.numbers(values.contributions, measure).items():
+            law, mean = self.law(statistic, interval_level), None
+            if statistic is VARIANCE:
+                mean = found[MEAN]
+                limit = publish.largest_variance(mean.value, float(bound.upper))
+                value = np.where(law.error > 0, limit - value, 0.0)
+            columns = self.columns(statistic)
+            found[statistic] = publish.publish_estimate(statistic, value, law, columns, bound, mean)
+        return {statistic: found[statistic] for statistic in self.statistics}
+
+    def expected_errors(self) -> dict[Statistic, FloatArray]:
+        """Return each statistic's expected absolute error at the worst values, shape (G,), from counts
+        and noise.
+        """
+        return {each: self.law(each).error for each in self.statistics}
+
+    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
+        """Return each statistic's half width of intervals, (G,): the noise's tail and the worst-case bias."""
+        return {each: self.law(each, interval_level).half_width for each in self.statistics}
+
+    def statement(self, statistic: Statistic) -> protocol.Statement:
+        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
+        law, pair = self.law(statistic), statistic is VARIANCE
+        return protocol.Statement(
+            mechanism=self.name,
+            citation=self.citation[pair],
+            sensitivity=SENSITIVITY[statistic],
+            noise_scale=law.scale,
+            worst_case_bias=float(law.bias.max()),
+            share=None,
+            distribution=self.distribution[pair],
+            sampler=self.sampler,
+            interval_basis=self.intervals[pair],
+            post_processing=two_moments.POST_PROCESSING if pair else protocol.POST_PROCESSING[statistic],
+        )
+
+
+@dataclass(frozen=True)
+class CalibratedLaplace(SumsMechanism):
     """``scale`` (G,) of the noise of sums S (MEAN), W (VARIANCE) and of vehicle means, in their units.
 
     0 where nothing is measured. ``shift`` (G,) <= 0 is that of W. See CalibratedMechanism.
     """
 
-    public: protocol.PublicFacts
-    statistics: tuple[Statistic, ...]
     scale: Mapping[Statistic, FloatArray]
     shift: IntArray
 
     kind = KIND
     composition = COMPOSITION
+    name = NAME
+    citation = (None, two_moments.CITATION)
+    distribution = ("discrete Laplace on whole numbers", two_moments.DISTRIBUTION)
+    intervals = (
+        "exact tail of the discrete Laplace noise, widened by the worst-case bias",
+        two_moments.INTERVALS,
+    )
+    sampler = "OpenDP make_laplace (discrete Laplace on integers)"
 
     @classmethod
     def of(cls, noise: LaplaceNoise) -> CalibratedLaplace:
@@ -252,15 +354,6 @@ class CalibratedLaplace:
         """Return the measurement steps: the pairs of sums (S, W), or S alone, and the vehicle means."""
         return tuple(self._steps().values())
 
-    def event(self) -> PrivacyEvent:
-        """Return the privacy event: every vehicle's exact loss, from public counts."""
-        sensitivity = {
-            each: largest_sensitivity(each, self.public.counts, self.public.bound) for each in self.statistics
-        }
-        return protocol.privacy_event(
-            NAME, self.public, protocol.loss_of(self.steps(), self.public.counts.users), sensitivity
-        )
-
     def numbers(self, contributions: Contributions, measure: Measure) -> dict[Statistic, FloatArray]:
         """Measure private ``contributions``; return noisy averages before clamping, (G,) each, MEAN first.
 
@@ -282,60 +375,6 @@ class CalibratedLaplace:
             found[MEAN] = both[0] * means.unit(MEAN, counts, bound)
             found[VARIANCE] = whole * means.unit(VARIANCE, counts, bound)
         return found
-
-    def run(
-        self, values: SensitiveInputs, measure: Measure, *, interval_level: float
-    ) -> dict[Statistic, Estimate]:
-        """Measure the private ``values`` with noise, and return the estimates of all bins."""
-        bound = self.public.bound
-        found: dict[Statistic, Estimate] = {}
-        for statistic, value in self.numbers(values.contributions, measure).items():
-            half = self._half_width(statistic, interval_level)
-            if statistic is VARIANCE:
-                found[statistic] = two_moments.variance_estimate(
-                    found[MEAN],
-                    value,
-                    self._variance_noise,
-                    half,
-                    bound,
-                    self._columns(statistic),
-                )
-                continue
-            drawn = publish.NoisyStatistic(
-                value=value,
-                half_width=half,
-                noise_scale=self.noise_scale(statistic),
-                expected_error=self._error(statistic),
-                noise=self._columns(statistic),
-            )
-            found[statistic] = publish.publish_estimate(statistic, drawn, bound)
-        return {statistic: found[statistic] for statistic in self.statistics}
-
-    def expected_errors(self) -> dict[Statistic, FloatArray]:
-        """Return each statistic's expected absolute error at the worst values, shape (G,), from counts
-        and noise.
-        """
-        return {each: self._error(each) for each in self.statistics}
-
-    def half_widths(self, interval_level: float) -> dict[Statistic, FloatArray]:
-        """Return each statistic's half width of intervals, (G,): the noise's tail and the worst-case bias."""
-        return {each: self._half_width(each, interval_level) for each in self.statistics}
-
-    def statement(self, statistic: Statistic) -> protocol.Statement:
-        """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
-        pair = statistic is VARIANCE
-        return protocol.Statement(
-            mechanism=NAME,
-            citation=two_moments.CITATION if pair else None,
-            sensitivity=SENSITIVITY[statistic],
-            noise_scale=self.noise_scale(statistic),
-            worst_case_bias=float(self.bias(statistic).max()),
-            share=None,
-            distribution=two_moments.DISTRIBUTION if pair else DISTRIBUTION,
-            sampler=SAMPLER,
-            interval_basis=two_moments.INTERVALS if pair else INTERVALS,
-            post_processing=two_moments.POST_PROCESSING if pair else protocol.POST_PROCESSING[statistic],
-        )
 
     def terms(self, statistic: Statistic) -> tuple[NoiseTerm, ...]:
         """Return the Laplace noises in ``statistic``, without bias; in a variance those of U times mean
@@ -363,13 +402,6 @@ class CalibratedLaplace:
             self.shift < 0, np.ldexp(means.unit(VARIANCE, counts, bound), -self.shift) / 2, 0.0
         )
         return np.where(has_variance(self.statistics, counts), rounding + floored, 0.0)
-
-    def noise_scale(self, statistic: Statistic) -> FloatArray:
-        """Return the expected absolute noise of ``statistic``, in its unit (of a mean its scale), (G,)."""
-        if statistic is VARIANCE:
-            return self._variance_noise.scale
-        (term,) = self.terms(statistic)
-        return term.scale * term.step
 
     def to_facts(self) -> dict[str, Any]:
         """Return the mechanism as JSON values, without its public facts; ``from_facts`` restores it."""
@@ -428,34 +460,27 @@ class CalibratedLaplace:
             found[VEHICLE_MEAN] = Step(means.vehicle_means(counts, bound), Laplace(self.scale[VEHICLE_MEAN]))
         return found
 
-    def _error(self, statistic: Statistic) -> FloatArray:
-        max_value, bias = statistic.largest(self.public.bound.upper), self.bias(statistic)
-        if statistic is VARIANCE:
-            return self._variance_noise.error(max_value)
-        scale: FloatArray = np.asarray(self.noise_scale(statistic))
-        return tail.clamped_laplace_error(scale, bias, max_value)
-
-    def _half_width(self, statistic: Statistic, level: float) -> FloatArray:
+    def _law(self, statistic: Statistic, level: float | None) -> publish.NumberLaw:
         terms, bias = self.terms(statistic), self.bias(statistic)
+        max_value, half = statistic.largest(self.public.bound.upper), np.zeros(len(bias))
+        size = terms[0].scale * terms[0].step
         if statistic is not VARIANCE:
-            return tail.half_width(terms[0].scale, level) * terms[0].step + bias
-        first, second = (term.scale * term.step for term in terms)
-        return tail.two_noises_half_width(first, second, 1 - level) + _shift_of(terms) + bias
-
-    @cached_property
-    def _variance_noise(self) -> two_moments.VarianceNoise:
-        terms, max_value = self.terms(VARIANCE), VARIANCE.largest(self.public.bound.upper)
-        first, second = (term.scale * term.step for term in terms)
-        error = np.minimum(tail.two_noises_error(first, second, max_value) + _shift_of(terms), max_value)
-        bias = self.bias(VARIANCE)
-        return two_moments.VarianceNoise(
-            has_variance(self.statistics, self.public.counts),
-            tail.two_noises_mean(first, second),
-            error,
-            bias,
+            if level is not None:
+                half = tail.half_width(terms[0].scale, level) * terms[0].step + bias
+            return publish.NumberLaw(size, tail.clamped_laplace_error(size, bias, max_value), bias, half)
+        # how far whole noises may lie above continuous ones, together (``noise.tail``)
+        second = terms[1].scale * terms[1].step
+        shift = np.asarray(sum(tail.lattice_shift(term.scale) * term.step for term in terms))
+        error = np.minimum(tail.two_noises_error(size, second, max_value) + shift, max_value)
+        error = np.where(
+            has_variance(self.statistics, self.public.counts), np.minimum(error + bias, max_value), 0.0
         )
+        if level is not None:
+            half = tail.two_noises_half_width(size, second, 1 - level) + shift + bias
+        return publish.NumberLaw(tail.two_noises_mean(size, second), error, bias, half)
 
-    def _columns(self, statistic: Statistic) -> dict[str, npt.NDArray[Any]]:
+    def columns(self, statistic: Statistic) -> dict[str, npt.NDArray[Any]]:
+        """Return the published columns of the scales, and of the shift of a variance's product, by name."""
         columns: dict[str, npt.NDArray[Any]] = {COLUMN[statistic]: self.scale[statistic]}
         if statistic is VARIANCE:
             columns[SHIFT] = self.shift
@@ -492,11 +517,6 @@ def _drawable(scale: FloatArray, statistic: Statistic) -> FloatArray:
             todo="ask for a larger epsilon or a larger speed_step",
         )
     return grouped
-
-
-def _shift_of(terms: tuple[NoiseTerm, ...]) -> FloatArray:
-    """How far whole noises may lie above continuous ones, together (``noise.tail``)."""
-    return np.asarray(sum(tail.lattice_shift(term.scale) * term.step for term in terms))
 
 
 @dataclass(frozen=True)

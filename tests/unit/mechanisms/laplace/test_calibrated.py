@@ -395,7 +395,7 @@ def test_scales_are_never_rounded_down(step, counts_of, bound_of):
     ratio = random.uniform(0.2, 2, counts.bins)
     drawn = CalibratedLaplace.of(LaplaceNoise(counts, bound, EVERY, wanted[0], ratio, wanted[1]))
     for statistic, scale in ((MEAN, wanted[0]), (VEHICLE_MEAN, wanted[1])):
-        own = drawn.noise_scale(statistic)
+        own = drawn.law(statistic).scale
         assert np.all((own >= scale * (1 - 1e-15)) & (own <= scale * (1 + 1e-14)))
     steps = np.ldexp(drawn.scale[VARIANCE], -drawn.shift)
     assert np.all(steps >= drawn.scale[MEAN] * bound.upper_steps * ratio * (1 - 1e-15))
