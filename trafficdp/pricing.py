@@ -284,8 +284,7 @@ def _dearest(steps: int, linear: ObjectArray, bend: ObjectArray) -> ObjectArray:
     """Return the largest d linear + d (K - d) bend over d = 0..K of every entry; K is ``steps``."""
     top = np.full(len(linear), steps, dtype=object)
     best = largest_quadratic(top, top, linear, bend)
-    result: ObjectArray = best * linear + best * (steps - best) * bend
-    return result
+    return np.asarray(best * linear + best * (steps - best) * bend)
 
 
 def _ball(of: Ball | AddRemoveBall, step: Step) -> Losses:
@@ -379,11 +378,9 @@ def _moved(move: IntArray, shift: IntArray) -> IntArray | ObjectArray:
     up, down = np.maximum(shift, 0), np.maximum(-shift, 0)
     longest = max(int(move.max(initial=0)), -int(move.min(initial=0))).bit_length()
     if longest + int(up.max(initial=0)) < 62 and int(down.max(initial=0)) < 62:
-        whole: IntArray = -(-(move << up) // (np.int64(1) << down))
-        return whole
+        return -(-(move << up) // (np.int64(1) << down))
     wide = move.astype(object) * _power(np.maximum(shift, 0))
-    result: ObjectArray = -(-wide // _power(np.maximum(-shift, 0)))
-    return result
+    return np.asarray(-(-wide // _power(np.maximum(-shift, 0))))
 
 
 def _power(exponent: IntArray) -> ObjectArray:

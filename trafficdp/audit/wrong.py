@@ -64,8 +64,7 @@ def half_the_scale(bound: ContributionBound) -> Mistake:
 
     def draws(samples: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
         share, mechanism = np.full(times, epsilon), cast("Any", Baseline())
-        found: FloatArray = mechanism.estimate(repeat_bins(samples, times), Statistic.MEAN, share, noise)
-        return found
+        return np.asarray(mechanism.estimate(repeat_bins(samples, times), Statistic.MEAN, share, noise))
 
     pairs = extreme_neighbours(bound)[:2]
     return Mistake("half the scale", 1.0, partial(draws, epsilon=2.0), partial(draws, epsilon=1.0), pairs)
@@ -89,8 +88,7 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
         # the interval's half of a total epsilon of 4
         scale = choice_scale(assumed, np.full(samples.counts.bins, 2.0))
         part = noise.choose(cost, np.ones_like(cost), partition.start, scale)[0]
-        place: FloatArray = (part - partition.start[:-1]).astype(np.float64)
-        return place
+        return np.asarray((part - partition.start[:-1]).astype(np.float64))
 
     quarter = bound.upper_steps // 4
     sides = [

@@ -133,8 +133,7 @@ def median_cap(counts: Counts) -> IntArray:
     order = descending(counts)
     users = counts.users_per_bin
     first = np.cumsum(users) - users
-    cap: IntArray = counts.count[order[first + (users + 1) // 2 - 1]]
-    return cap
+    return np.asarray(counts.count[order[first + (users + 1) // 2 - 1]])
 
 
 def argmax_cap(counts: Counts) -> IntArray:
@@ -155,8 +154,7 @@ def argmax_cap(counts: Counts) -> IntArray:
     score = capped_sum.astype(np.float64) ** 2 / count
     best = np.maximum.reduceat(score, first)
     place = np.where(score == best[bin_index], np.arange(len(order)), len(order))
-    cap: IntArray = count[np.minimum.reduceat(place, first)]
-    return cap
+    return count[np.minimum.reduceat(place, first)]
 
 
 def kept_counts(counts: Counts, capacity: IntArray) -> Counts:

@@ -89,8 +89,7 @@ def used_count(count: IntArray, bin_index: IntArray, bins: int, cap_ratio: float
 def normalised(used: IntArray, bin_index: IntArray, bins: int) -> FloatArray:
     """Return each pair's weight: ``used`` (P,) divided by its sum over the bin, shape (P,)."""
     total = np.bincount(bin_index, weights=used, minlength=bins)
-    result: FloatArray = used / total[bin_index]
-    return result
+    return used / total[bin_index]
 
 
 def scale_threshold(
@@ -103,8 +102,7 @@ def scale_threshold(
     the result's unit. Public.
     """
     users = np.bincount(bin_index, minlength=bins)[bin_index]
-    result: FloatArray = np.minimum(upper, factor * sigma * np.sqrt(2 * np.log(40.0 * users) / used))
-    return result
+    return np.asarray(np.minimum(upper, factor * sigma * np.sqrt(2 * np.log(40.0 * users) / used)))
 
 
 def weight_distance(first: FloatArray, second: FloatArray, bin_index: IntArray, bins: int) -> FloatArray:
@@ -229,8 +227,7 @@ def _weighted_mean(value: FloatArray, weight: FloatArray, bin_index: IntArray, b
     first = np.searchsorted(bin_index, np.arange(bins))
     total = np.add.reduceat(weight, first)
     weighted = np.add.reduceat(value * weight[:, None], first, axis=0)
-    result: FloatArray = weighted / total[:, None]
-    return result
+    return weighted / total[:, None]
 
 
 MOST_CENTRES = 4_096
@@ -475,8 +472,7 @@ def typical_smooth_sensitivity(
     needed = np.where(shape.balanced, relative_distance, relative_distance + 2 * SLACK)
 
     def distance(theta: FloatArray, level: IntArray) -> IntArray:
-        result: IntArray = np.where(theta >= needed, 0, level)
-        return result
+        return np.where(theta >= needed, 0, level)
 
     return _smooth(shape, relative_distance * shape.threshold, beta, distance, levels)
 
@@ -533,20 +529,17 @@ def _smooth(
 
 
 def _at(values: FloatArray, position: IntArray) -> FloatArray:
-    result: FloatArray = values[np.minimum(position, len(values) - 1)]
-    return result
+    return values[np.minimum(position, len(values) - 1)]
 
 
 def _largest_first(values: FloatArray, owner: IntArray) -> FloatArray:
-    result: FloatArray = values[np.lexsort((-values, owner))]
-    return result
+    return values[np.lexsort((-values, owner))]
 
 
 def _running(values: FloatArray, first: IntArray, owner: IntArray) -> FloatArray:
     """Return the running sums inside every bin."""
     total = np.cumsum(values)
-    result: FloatArray = total - (total[first] - values[first])[owner]
-    return result
+    return total - (total[first] - values[first])[owner]
 
 
 def _range_max(values: FloatArray, begin: IntArray, end: IntArray) -> FloatArray:
@@ -556,5 +549,4 @@ def _range_max(values: FloatArray, begin: IntArray, end: IntArray) -> FloatArray
     low = np.where(filled, begin, len(values))
     high = np.where(filled, end, len(values) + 1)
     pairs = np.stack([low, high], axis=1).ravel()
-    result: FloatArray = np.where(filled, np.maximum.reduceat(padded, pairs)[::2], -np.inf)
-    return result
+    return np.where(filled, np.maximum.reduceat(padded, pairs)[::2], -np.inf)

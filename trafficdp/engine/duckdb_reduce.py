@@ -264,8 +264,7 @@ class _Numbers:
             order = np.argsort(values_then)
             self.values, self.number = values_then[order], numbers_then[order]
             place = np.searchsorted(self.values, distinct)
-        numbers: IntArray = self.number[place][encoded.indices.to_numpy()]
-        return numbers
+        return np.asarray(self.number[place][encoded.indices.to_numpy()])
 
 
 def _packed_sums(

@@ -65,8 +65,7 @@ def clamp_to_range(
 
 def largest_variance(mean: FloatArray, upper: float) -> FloatArray:
     """Return mean (U - mean), the largest variance of speeds in [0, U] with this mean (Bhatia and Davis)."""
-    result: FloatArray = np.maximum(mean * (upper - mean), 0.0)
-    return result
+    return np.maximum(mean * (upper - mean), 0.0)
 
 
 def clamp_interval(

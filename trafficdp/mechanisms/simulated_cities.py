@@ -142,8 +142,7 @@ class SimulatedCities:
         cells, which = np.unique(self.counts.cell, return_inverse=True)
         records = int(self.counts.count.sum())
         stride = min(len(cells), max(1, -(-self.counts.bins // MOST_BINS), -(-records // MOST_RECORDS)))
-        tried: BoolArray = np.arange(len(cells))[which] % stride == 0
-        return tried
+        return np.asarray(np.arange(len(cells))[which] % stride == 0)
 
     @cached_property
     def _cities(self) -> list[Samples]:

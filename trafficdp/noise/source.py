@@ -83,8 +83,7 @@ def group_scales(scale: FloatArray) -> FloatArray:
     if len(np.unique(scale)) <= MOST_DISTINCT_SCALES:
         return scale
     mantissa, exponent = np.frexp(scale)
-    rounded: FloatArray = np.ldexp(np.ceil(mantissa * 1024) / 1024, exponent)
-    return rounded
+    return np.asarray(np.ldexp(np.ceil(mantissa * 1024) / 1024, exponent))
 
 
 def bits(size: int) -> IntArray:

@@ -54,8 +54,7 @@ def largest_loss(degrees: float, alpha: FloatArray, beta: FloatArray, dimensions
     and the noise is the multivariate t.
     """
     at_zero = _loss(degrees, alpha, np.zeros_like(beta), dimensions)
-    result: FloatArray = np.maximum(at_zero, _loss(degrees, alpha, beta, dimensions)) * ROUNDING
-    return result
+    return np.maximum(at_zero, _loss(degrees, alpha, beta, dimensions)) * ROUNDING
 
 
 def _loss(degrees: float, alpha: FloatArray, shift: FloatArray, dimensions: int) -> FloatArray:
@@ -68,8 +67,7 @@ def _loss(degrees: float, alpha: FloatArray, shift: FloatArray, dimensions: int)
         stable = np.where(x >= 0, (x + root) / 2, 2 * q * square / (root - x))
     excess = np.where(square > 0, stable, 0.0)
     power = (degrees + dimensions) / 2
-    result: FloatArray = power * np.log1p(excess) + max(float(dimensions), degrees) * shift
-    return result
+    return power * np.log1p(excess) + max(float(dimensions), degrees) * shift
 
 
 def largest_alpha(degrees: float, beta: FloatArray, epsilon: FloatArray, dimensions: int = 1) -> FloatArray:
@@ -123,8 +121,7 @@ def from_uniform(degrees: float, first: FloatArray, second: FloatArray) -> Float
     sqrt(nu (u^(-2/nu) - 1)) cos(2 pi v): exact for real uniforms, rounded for floats.
     """
     radius = np.sqrt(degrees * np.expm1(-2.0 / degrees * np.log(first)))
-    result: FloatArray = radius * np.cos(2 * np.pi * second)
-    return result
+    return radius * np.cos(2 * np.pi * second)
 
 
 def draw(degrees: float, size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
@@ -145,15 +142,13 @@ def draw_vectors(
     direction /= np.sqrt(np.einsum("ij,ij->i", direction, direction))[:, None]
     share = betaincinv(degrees / 2, dimensions / 2, uniforms(size, uniform_below))
     length = np.sqrt(degrees * (1 - share) / share)
-    result: FloatArray = direction * length[:, None]
-    return result
+    return direction * length[:, None]
 
 
 def normals(size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
     """Return ``size`` independent standard normal variables (Box and Muller)."""
     first, second = uniforms(2 * size, uniform_below).reshape(2, size)
-    result: FloatArray = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second)
-    return result
+    return np.asarray(np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second))
 
 
 def uniforms(size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:

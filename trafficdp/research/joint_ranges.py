@@ -147,5 +147,4 @@ class _Program:
         room = self._total / 2 - have
         missing = np.maximum(least - have, 0.0)
         lift = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
-        widened: FloatArray = share + np.minimum(lift, 1.0)[o.bin_index] * (1 - share)
-        return widened
+        return share + np.minimum(lift, 1.0)[o.bin_index] * (1 - share)

@@ -364,15 +364,13 @@ class Program:
         upto = np.concatenate([[0], np.cumsum(counts.count[order])])
         at = np.searchsorted(key, self.bins * width + self.values, side="right")
         end = np.searchsorted(key, (self.bins + 1) * width)
-        above: IntArray = (upto[end] - upto[at]).astype(np.int64)
-        return above
+        return np.asarray((upto[end] - upto[at]).astype(np.int64))
 
 
 def _rank(bins: IntArray, caps: IntArray, counts: Counts) -> IntArray:
     """For every pair, the position of the first (bin, cap) with cap >= its count."""
     width = int(max(caps.max(initial=0), counts.count.max(initial=0))) + 1
-    ranks: IntArray = np.searchsorted(bins * width + caps, counts.bin_index * width + counts.count)
-    return ranks
+    return np.searchsorted(bins * width + caps, counts.bin_index * width + counts.count)
 
 
 def _row(column: IntArray, value: float) -> tuple[IntArray, IntArray, float]:
@@ -463,8 +461,7 @@ class _Search:
         """Dropped pairs of the same bin, under its cap, that make room for ``short`` samples."""
         start, end = self._starts[self._bin[pair]], self._starts[self._bin[pair] + 1]
         free = ~self.kept[start:end] & ~self._forced[start:end] & (self._count[start:end] >= short)
-        back: IntArray = np.flatnonzero(free) + start
-        return back
+        return np.asarray(np.flatnonzero(free) + start)
 
     def _bins_on_the_way(self, user: int, parent: dict[int, tuple[int, int]]) -> set[int]:
         bins = set()

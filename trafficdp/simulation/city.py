@@ -143,8 +143,7 @@ class CityModel:
         Their harmonic mean over the trips of a day (``TRIPS_BY_HOUR``) is 1.
         """
         factor = 1 + self.hour_swing * np.array(SPEED_BY_HOUR)
-        by_hour: FloatArray = (factor * np.average(1 / factor, weights=TRIPS_BY_HOUR))[hour]
-        return by_hour
+        return (factor * np.average(1 / factor, weights=TRIPS_BY_HOUR))[hour]
 
 
 def log_normal_factors(normal: FloatArray, spread: float | FloatArray) -> FloatArray:
@@ -259,8 +258,7 @@ class SimulatedTruths:
 
     def means(self) -> FloatArray:
         """Return the true mean of every bin in the unit of the bound, shape (cities, G)."""
-        mean: FloatArray = self._per_record(self.total) * float(self.bound.step)
-        return mean
+        return self._per_record(self.total) * float(self.bound.step)
 
     def variances(self) -> FloatArray:
         """Return the true population variance of every bin, in squares of that unit, shape (cities, G)."""

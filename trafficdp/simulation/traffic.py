@@ -308,8 +308,7 @@ def _one_after_another(vehicle: IntArray, wish: FloatArray, duration: FloatArray
     if not len(before):
         return wish
     apart = (vehicle - vehicle[0]) * (before[-1] + duration[-1] + DAY)
-    start: FloatArray = np.maximum.accumulate(wish - before + apart) + before - apart
-    return start
+    return np.asarray(np.maximum.accumulate(wish - before + apart) + before - apart)
 
 
 def _positions(

@@ -203,8 +203,7 @@ def _gains(
         part = slice(at, at + CHUNK)
         shared[part] = rows[first[part]].minimum(rows[second[part]]) @ price
     together = (size[first] + size[second] + 1) / 2 * (paid[first] + paid[second] - shared)
-    gain: FloatArray = (size[first] + 1) / 2 * paid[first] + (size[second] + 1) / 2 * paid[second] - together
-    return gain
+    return np.asarray((size[first] + 1) / 2 * paid[first] + (size[second] + 1) / 2 * paid[second] - together)
 
 
 def _greedy(
@@ -289,8 +288,7 @@ class Blocks:
     @property
     def block_size(self) -> IntArray:
         """The number of items in each item's block, shape (I,)."""
-        result: IntArray = np.bincount(self.block)[self.block]
-        return result
+        return np.bincount(self.block)[self.block]
 
     def half_widths(self, epsilon: float) -> FloatArray:
         """Return the half width of each item's block noise at ``epsilon``, in the statistics' units, (I,).
@@ -389,8 +387,7 @@ def _search(items: blocks_partition.Items, effort: int, bound: float, gain: floa
         if after < value * (1 - 1e-12):
             best, value = found, after
         turn += 1
-    result: IntArray = best.astype(np.int64)
-    return result
+    return np.asarray(best.astype(np.int64))
 
 
 def _starts(items: blocks_partition.Items) -> list[IntArray]:
@@ -464,8 +461,7 @@ def _by_weight(items: blocks_partition.Items, partition: blocks_partition.Partit
         items.item_of_entry, weights=partition.weight[items.user] * items.cost, minlength=items.size
     )
     order = np.argsort(-weight, kind="stable").astype(np.int64)
-    heavy: IntArray = order[weight[order] > 1e-4 * weight.max()]
-    return heavy
+    return np.asarray(order[weight[order] > 1e-4 * weight.max()])
 
 
 def _shaken(items: blocks_partition.Items, block: IntArray, turn: int) -> IntArray:
@@ -482,8 +478,7 @@ def _shaken(items: blocks_partition.Items, block: IntArray, turn: int) -> IntArr
     chosen = chosen[(word >> np.uint64(40)).astype(np.float64) < SHAKEN * 2.0**24]
     shaken = block.copy()
     shaken[chosen] = block.max() + 1 + np.arange(len(chosen))
-    result: IntArray = np.unique(shaken, return_inverse=True)[1]
-    return result
+    return np.unique(shaken, return_inverse=True)[1]
 
 
 def _value(items: blocks_partition.Items, block: IntArray) -> float:

@@ -228,8 +228,7 @@ def _mixed(words: WordArray) -> WordArray:
     word = words + np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    result: WordArray = word ^ (word >> np.uint64(31))
-    return result
+    return word ^ (word >> np.uint64(31))
 
 
 WORK = 100_000_000
@@ -257,8 +256,7 @@ def partition_for_heaviest_user(items: Items) -> IntArray:
     while at < len(item):
         block[item[at : at + length[at]]] = at
         at += length[at]
-    result: IntArray = np.unique(block, return_inverse=True)[1].astype(np.int64)
-    return result
+    return np.unique(block, return_inverse=True)[1].astype(np.int64)
 
 
 def _best_runs(v: FloatArray) -> tuple[float, list[int]]:
@@ -399,8 +397,7 @@ class Partition:
             # the least few, all that are equal to the last of them included, before they are sorted
             few = np.flatnonzero(guess <= np.partition(guess, tries - 1)[tries - 1])
             blocks, guess = blocks[few], guess[few]
-        best: IntArray = blocks[np.argsort(guess, kind="stable")[:tries]].astype(np.int64)
-        return best
+        return np.asarray(blocks[np.argsort(guess, kind="stable")[:tries]].astype(np.int64))
 
     def _change(self, block: int, entries: IntArray) -> float:
         """Change of the potential when an item joins ``block``."""
@@ -464,13 +461,11 @@ class Partition:
         user = user[order]
         first = np.ones(len(order), dtype=np.bool_)
         first[1:] = user[1:] != user[:-1]
-        row: IntArray = entries[order[first]]
-        return row
+        return entries[order[first]]
 
     def _weights(self, load: FloatArray) -> FloatArray:
         # a load far above the reference must stay a number: beyond this no move is taken anyway
-        weights: FloatArray = np.exp(np.minimum(self._beta * (load / self._reference - 1), 600.0))
-        return weights
+        return np.exp(np.minimum(self._beta * (load / self._reference - 1), 600.0))
 
 
 @dataclass(frozen=True)

@@ -193,5 +193,4 @@ def exponential_quantile(
         left = np.where(first, low[owner] - 1, values[np.maximum(source - 1, 0)])
     starts = start + np.arange(columns + 1)
     chosen = noise.choose(np.abs(position - rank[owner]), right - left, starts, scale)[0]
-    drawn: IntArray = left[chosen] + 1 + noise.uniform_below(right[chosen] - left[chosen])
-    return drawn
+    return np.asarray(left[chosen] + 1 + noise.uniform_below(right[chosen] - left[chosen]))

@@ -98,8 +98,7 @@ def privacy_profile(epsilon: FloatArray, alpha: float, c: FloatArray, dimensions
     density = np.exp(log_factor - x**2 / 2) * x ** (degrees - 1)
     inner = (epsilon - degrees * c)[..., None] - x**2 * np.expm1(-2 * c)[..., None] / 2
     profile = _line(inner, alpha, np.broadcast_to(c[..., None], inner.shape))
-    result: FloatArray = (profile * density * share).sum(axis=-1) + float(gammaincc(degrees / 2, end**2 / 2))
-    return result
+    return np.asarray((profile * density * share).sum(axis=-1) + float(gammaincc(degrees / 2, end**2 / 2)))
 
 
 def _quadratic(epsilon: FloatArray, alpha: float, c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -127,8 +126,7 @@ def _line(epsilon: FloatArray, alpha: float, c: FloatArray) -> FloatArray:
     found = np.where(
         a > 0, np.where(discriminant > 0, outside, everything), np.where(discriminant > 0, inside, 0.0)
     )
-    result: FloatArray = np.maximum(found, 0.0)
-    return result
+    return np.maximum(found, 0.0)
 
 
 def _mass(
@@ -140,16 +138,14 @@ def _mass(
 ) -> FloatArray:
     """Return P - e^epsilon Q of an interval."""
     other = _normal((low - centre) / width, (high - centre) / width)
-    result: FloatArray = _normal(low, high) - np.exp(epsilon) * other
-    return result
+    return _normal(low, high) - np.exp(epsilon) * other
 
 
 def _normal(low: FloatArray | float, high: FloatArray | float) -> FloatArray:
     """Return the standard normal probability of an interval, accurate in both tails."""
     mirrored = np.asarray(low) > 0
     left, right = np.where(mirrored, -np.asarray(high), low), np.where(mirrored, -np.asarray(low), high)
-    result: FloatArray = ndtr(right) - ndtr(left)
-    return result
+    return ndtr(right) - ndtr(left)
 
 
 def delta_bound(epsilon: float, alpha: float, beta: float, dimensions: int) -> float:
@@ -200,8 +196,7 @@ def normal_radius(used: IntArray, dimensions: int, sigma: float) -> FloatArray:
     length exceeds sqrt(d) + x with probability at most e^(-x^2/2)).
     """
     length = math.sqrt(dimensions) + math.sqrt(2 * math.log(20 * len(used)))
-    result: FloatArray = sigma * length / np.sqrt(used)
-    return result
+    return sigma * length / np.sqrt(used)
 
 
 def huber_shape(
@@ -288,8 +283,7 @@ def huber_vector_mean(
     alpha, beta, freedom = _student(shape, epsilon, degrees)
     centre, smooth = centre_and_sensitivity(y, shape, beta)
     drawn = student_t.draw_vectors(freedom, 1, shape.dimensions, noise.uniform_below)
-    released: FloatArray = clip_to_length(centre + smooth / alpha * drawn, shape.radius)[0]
-    return released
+    return np.asarray(clip_to_length(centre + smooth / alpha * drawn, shape.radius)[0])
 
 
 def gaussian_huber_vector_mean(
@@ -311,8 +305,7 @@ def gaussian_huber_vector_mean(
     alpha = largest_alpha(epsilon, delta, beta, shape.dimensions)
     centre, smooth = centre_and_sensitivity(y, shape, beta)
     drawn = student_t.normals(shape.dimensions, noise.uniform_below)
-    released: FloatArray = clip_to_length((centre + smooth / alpha * drawn)[None], shape.radius)[0]
-    return released
+    return np.asarray(clip_to_length((centre + smooth / alpha * drawn)[None], shape.radius)[0])
 
 
 def centre_and_sensitivity(

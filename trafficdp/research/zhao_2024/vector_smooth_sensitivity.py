@@ -111,8 +111,7 @@ class CentreLattice:
         rows = np.tril(np.ones((d, d + 1)))
         k = np.arange(1, d + 1)
         rows[np.arange(d), k] = -k
-        result: FloatArray = rows / np.sqrt(k * (k + 1))[:, None]
-        return result
+        return np.asarray(rows / np.sqrt(k * (k + 1))[:, None])
 
     def most_within(self, distance: float) -> float:
         """Return an upper bound of the number of centres within ``distance`` of any point.
@@ -136,8 +135,7 @@ class CentreLattice:
         order = np.argsort(floor - lifted, kind="stable")
         raised = np.zeros((self.dimensions + 1, self.dimensions + 1))
         raised[:, order] = np.tril(np.ones((self.dimensions + 1, self.dimensions + 1)), -1)
-        result: FloatArray = (floor + raised) @ self.plane.T * self.scale
-        return result
+        return (floor + raised) @ self.plane.T * self.scale
 
     def within(self, point: FloatArray, distance: float) -> FloatArray:
         """Return all centres within ``distance`` of ``point`` (shape (d,)), shape (M, d).
@@ -161,8 +159,7 @@ class CentreLattice:
             chosen = chosen[parent]
             chosen[:, i] = value
             left = np.maximum(left[parent] - ((value - middle[parent]) * upper[i, i]) ** 2, 0.0)
-        result: FloatArray = chosen @ self.plane[:, :d].T * self.scale
-        return result
+        return chosen @ self.plane[:, :d].T * self.scale
 
 
 CHUNK = 500_000
@@ -229,8 +226,7 @@ def _distinct(parts: list[FloatArray], scale: float) -> FloatArray:
 
 
 def _length(vectors: FloatArray) -> FloatArray:
-    result: FloatArray = np.sqrt(np.einsum("...k,...k->...", vectors, vectors))
-    return result
+    return np.asarray(np.sqrt(np.einsum("...k,...k->...", vectors, vectors)))
 
 
 def _costs(distance: FloatArray, weight: FloatArray, radius: FloatArray, mean_limit: float) -> IntArray:
@@ -245,8 +241,7 @@ def _costs(distance: FloatArray, weight: FloatArray, radius: FloatArray, mean_li
         largest = -np.sort(-pull[short], axis=1)
         covered = np.cumsum(largest, axis=1) >= excess[short][:, None]
         extra[short] = np.count_nonzero(~covered, axis=1) + 1
-    result: IntArray = (outside + extra).astype(np.int64)
-    return result
+    return np.asarray((outside + extra).astype(np.int64))
 
 
 TOLERANCE = 1e-8
@@ -384,10 +379,11 @@ class VectorHuberParameters:
 def minimiser(y: FloatArray, shape: VectorHuberParameters) -> FloatArray:
     """Return the Huber mean of the private vectors ``y`` (n, d), an iterate near the minimiser, (d,)."""
     where = np.zeros(len(y), dtype=np.int64)
-    point: FloatArray = huber_point(
-        y, shape.weight, shape.threshold, where, 1, tolerance=shape.tolerance, most_steps=shape.most_steps
-    )[0]
-    return point
+    return np.asarray(
+        huber_point(
+            y, shape.weight, shape.threshold, where, 1, tolerance=shape.tolerance, most_steps=shape.most_steps
+        )[0]
+    )
 
 
 def vector_smooth_sensitivity(
