@@ -52,10 +52,6 @@ class Losses:
     numerator: ObjectArray
     denominator: ObjectArray
 
-    def scaled(self, factor: Fraction) -> Losses:
-        """Return every entry's loss multiplied by ``factor``, exactly; the vehicles stay the same."""
-        return Losses(self.user, self.numerator * factor.numerator, self.denominator * factor.denominator)
-
 
 def laplace_losses(user: IntArray, change: ObjectArray, scale: FloatArray) -> Losses:
     """Return the exact losses ``change`` / ``scale``, as of Laplace noise, where the change is above 0.

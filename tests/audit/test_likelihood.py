@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trafficdp.audit.lower_bound import Likelihoods, audit_mechanism, expected_lower_bound
+from trafficdp.audit.lower_bound import audit_mechanism, expected_lower_bound, likelihood_ratios
 from trafficdp.audit.neighbours import extreme_neighbours, ranked_neighbours
 from trafficdp.mechanisms.per_statistic_map import MECHANISMS
 from trafficdp.model import Statistic
@@ -38,7 +38,7 @@ def test_no_transcript_tells_more_than_is_claimed_and_some_nearly_as_much(which,
     """
     mechanism, statistic = named(which[0]), which[1]
     pairs = [*extreme_neighbours(bound_of(64))[1:2], *ranked_neighbours(bound_of(64))[-4::3]]
-    ratios, noise, most = Likelihoods(mechanism, statistic, 1.0, pairs), SimulatedNoise(1), 0.0
+    ratios, noise, most = likelihood_ratios(mechanism, statistic, 1.0, pairs), SimulatedNoise(1), 0.0
     for pair in pairs:
         for side, sign in ((pair.left, 1), (pair.right, -1)):
             told = sign * ratios(side, DRAWS, noise)
@@ -66,7 +66,7 @@ def test_a_choice_at_an_eighth_of_its_scale_is_refuted_and_at_its_own_it_is_not(
 def test_equal_ratios_are_one_number(bound_of):
     """In whatever order they were added up. The sum moves by 64 steps, that of the products does not move."""
     pair = extreme_neighbours(bound_of(64))[1]
-    told = Likelihoods(named("baseline"), VARIANCE, 1.0, [pair])(pair.left, DRAWS, SimulatedNoise(1))
+    told = likelihood_ratios(named("baseline"), VARIANCE, 1.0, [pair])(pair.left, DRAWS, SimulatedNoise(1))
     assert len(np.unique(told)) == 65
 
 
@@ -74,7 +74,7 @@ def test_of_rho_it_is_the_ratio_of_gaussians(bound_of):
     """A gaussian twin's sum of a bin moves by sqrt(2 rho) of its standard deviation: so does the ratio."""
     twin = next(each for each in MECHANISMS if each.kind is LossKind.ZCDP)
     pairs = extreme_neighbours(bound_of(64))[:1]
-    told = Likelihoods(twin, MEAN, 0.5, pairs)(pairs[0].left, DRAWS, SimulatedNoise(3))
+    told = likelihood_ratios(twin, MEAN, 0.5, pairs)(pairs[0].left, DRAWS, SimulatedNoise(3))
     # of law N(rho, 2 rho)
     assert told.mean() == pytest.approx(0.5, abs=7 / np.sqrt(DRAWS))
     assert told.std() == pytest.approx(1, abs=7 / np.sqrt(2 * DRAWS))

@@ -15,8 +15,9 @@ from trafficdp.mechanisms.blocks.calibrated import blocks_can_release
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
 from trafficdp.mechanisms.laplace.calibrated import CalibratedLaplace, LaplaceNoise
 from trafficdp.mechanisms.names import ACCOUNTINGS, BY_NAME
+from trafficdp.mechanisms.registry import all_accountings
 from trafficdp.model import OF_MAPS, Statistic
-from trafficdp.planner.allocate import BLOCK_GAIN_TOLERANCE, accountings_for, allocate
+from trafficdp.planner.allocate import BLOCK_GAIN_TOLERANCE, allocate
 from trafficdp.planner.allocation import floor_of_equal_scales
 from trafficdp.pricing import check_steps
 from trafficdp.privacy.loss import CHARGE_STEP, PureDP
@@ -192,7 +193,8 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
 
     def worst(upper, epsilon):
         request = request_for(bound_of(upper, "1/10"), epsilon, statistics, accounting)
-        (own,) = (each for each in accountings_for(counts, request) if each.name == accounting)
+        every = all_accountings(counts, request.bound, request.tolerance, accounting=accounting)
+        (own,) = (each for each in every if each.name == accounting)
         return own.worst_relative_scale(float(request.loss.epsilon), request.tolerance)
 
     assert worst(60, "2") <= worst(60, "1") * (1 + 1e-9)

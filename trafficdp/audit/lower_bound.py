@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from math import ceil, exp, log
+from math import ceil, log
 from statistics import NormalDist
 
 import numpy as np
+from scipy.special import betaincinv
 
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.audit import neighbours
@@ -56,46 +56,53 @@ def runs_one_at_a_time(mechanism: Mechanism) -> bool:
     return mechanism.kind is LossKind.ZCDP and not isinstance(mechanism, KnownTerms)
 
 
-class Likelihoods:
-    """Draws of a mechanism's log likelihood ratio on each of ``pairs``; an instance is a ``Draws`` function.
+def likelihood_ratios(
+    mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[neighbours.Neighbours]
+) -> Draws:
+    """Return a ``Draws`` function of a mechanism's log likelihood ratio on the data sets of ``pairs``.
 
-    ``loss`` is an epsilon or a rho, as the mechanism counts.
+    It is ln P(answers | left) - ln P(answers | right), in nats, of all noisy answers. ``loss`` is an epsilon
+    or a rho, as the mechanism counts. Where ``runs_one_at_a_time`` is true the mechanism runs once for each
+    draw, else for many copies at once.
     """
+    most, pure = 1 if runs_one_at_a_time(mechanism) else AT_ONCE, mechanism.kind is LossKind.PURE
 
-    def __init__(
-        self, mechanism: Mechanism, statistic: Statistic, loss: float, pairs: Sequence[neighbours.Neighbours]
-    ) -> None:
-        self._mechanism, self._statistic, self._loss, self._pairs = mechanism, statistic, loss, pairs
+    def run(samples: Samples, times: int, measure: ReplayedDraws) -> None:
+        many = samples if times == 1 else repeat_bins(samples, times, copy_vehicles=not pure)
+        given = np.full(many.counts.bins, loss) if pure else np.array(loss)
+        mechanism.estimate(many, statistic, given, measure)
 
-    def __call__(self, samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        """Return ``times`` draws of ln P(answers | left) - ln P(answers | right), in nats, shape (times,).
-
-        ``samples`` is the left or the right data set of one of the pairs, and the answers are drawn on it.
-        Where ``runs_one_at_a_time`` is true the mechanism runs once for each draw, else for many copies at
-        once.
-        """
-        pair = next(each for each in self._pairs if samples is each.left or samples is each.right)
-        most = 1 if runs_one_at_a_time(self._mechanism) else AT_ONCE
+    def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
         return np.concatenate(
-            [self._ratio(pair, samples, min(most, times - done), source) for done in range(0, times, most)]
+            [
+                replayed_ratio(run, pairs, samples, min(most, times - done), source)
+                for done in range(0, times, most)
+            ]
         )
 
-    def _ratio(
-        self, pair: neighbours.Neighbours, samples: Samples, times: int, source: NoiseSource
-    ) -> FloatArray:
-        drawn = ReplayedDraws(source, times)
-        self._run(samples, times, drawn)
-        again = ReplayedDraws(source, times, drawn.said)
-        self._run(pair.right if samples is pair.left else pair.left, times, again)
-        # equal ratios that were added up in another order are one number, so that no event parts them
-        more = np.clip(drawn.log_likelihood - again.log_likelihood, -CERTAIN, CERTAIN).round(9)
-        return more if samples is pair.left else -more
+    return outputs
 
-    def _run(self, samples: Samples, times: int, measure: ReplayedDraws) -> None:
-        each = self._mechanism.kind is LossKind.PURE
-        many = samples if times == 1 else repeat_bins(samples, times, copy_vehicles=not each)
-        loss = np.full(many.counts.bins, self._loss) if each else np.array(self._loss)
-        self._mechanism.estimate(many, self._statistic, loss, measure)
+
+def replayed_ratio(
+    run: Callable[[Samples, int, ReplayedDraws], object],
+    pairs: Sequence[neighbours.Neighbours],
+    samples: Samples,
+    times: int,
+    source: NoiseSource,
+) -> FloatArray:
+    """Return ``times`` draws of ln P(answers | left) - ln P(answers | right), in nats, shape (times,).
+
+    ``samples`` is the left or the right data set of one of ``pairs``, on which ``run`` draws the answers; it
+    runs again on the other one, and is told the same answers.
+    """
+    pair = next(each for each in pairs if samples is each.left or samples is each.right)
+    drawn = ReplayedDraws(source, times)
+    run(samples, times, drawn)
+    again = ReplayedDraws(source, times, drawn.said)
+    run(pair.right if samples is pair.left else pair.left, times, again)
+    # equal ratios that were added up in another order are one number, so that no event parts them
+    more = np.clip(drawn.log_likelihood - again.log_likelihood, -CERTAIN, CERTAIN).round(9)
+    return more if samples is pair.left else -more
 
 
 class ReplayedDraws(SimulatedNoise):
@@ -229,7 +236,7 @@ def audit_mechanism(
     most = 2
     if runs_one_at_a_time(mechanism):
         pairs, most = neighbours.slow_mechanism_neighbours(bound), 1
-    outputs: Draws = Likelihoods(mechanism, statistic, loss, pairs)
+    outputs = likelihood_ratios(mechanism, statistic, loss, pairs)
     # the vehicle that moves from one side of the others to the other tells most
     many = neighbours.agreeing_neighbours(bound, max(20, ceil(AGREEING / loss)), AGREEING_RECORDS)[1:2]
     idealised = has_lossy_step(mechanism, statistic, loss, many, ClaimedNoise)
@@ -247,11 +254,6 @@ def audit_mechanism(
 @dataclass(frozen=True, repr=False)
 class SumSamples(Samples):
     """Samples that hold one sum of speeds (``value``, in steps) for each (bin, vehicle) pair, not records."""
-
-    @classmethod
-    def of(cls, sums: Samples) -> SumSamples:
-        """Return ``sums`` as ``SumSamples``: each value must be the sum of one (bin, vehicle) pair."""
-        return cls(sums.counts, sums.value, sums.vehicle, sums.bound)
 
     def contributions(self) -> Contributions:
         """Return the sums of speeds of all pairs, shape (P,); sums of squares are unknown and set to 0."""
@@ -321,7 +323,8 @@ def estimate_draws(mechanism: Mechanism, statistic: Statistic, epsilon: float) -
         )
 
     def several(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        many = SumSamples.of(repeat_bins(replace(samples, value=samples.contributions().total), times))
+        sums = repeat_bins(replace(samples, value=samples.contributions().total), times)
+        many = SumSamples(sums.counts, sums.value, sums.vehicle, sums.bound)
         measure = unmetered(source, many.counts.users, mechanism.kind)
         return mechanism.estimate(many, statistic, np.full(many.counts.bins, epsilon), measure)
 
@@ -418,33 +421,13 @@ def lower_bound_from_draws(
 
 
 def proportion_low(hits: int, trials: int, error: float) -> float:
-    """Return the Clopper-Pearson lower limit: the p at which P(at least ``hits`` of ``trials``) = error."""
-    if hits == 0:
-        return 0.0
-    return _solve(partial(_tail_at_least, hits, trials), error)
+    """Return the Clopper-Pearson lower limit: the p at which P(at least ``hits`` of ``trials``) = error.
+
+    P is the regularised incomplete beta function I_p(hits, trials - hits + 1); rounded down.
+    """
+    return float(betaincinv(hits, trials - hits + 1, error)) * (1 - 1e-12) if hits else 0.0
 
 
 def proportion_high(hits: int, trials: int, error: float) -> float:
     """Return the Clopper-Pearson upper limit: the p at which P(at most ``hits`` of ``trials``) = error."""
     return 1.0 - proportion_low(trials - hits, trials, error)
-
-
-def _tail_at_least(hits: int, trials: int, p: float) -> float:
-    """P(Binomial(trials, p) >= hits), summed in logarithms."""
-    k = np.arange(hits, trials + 1)
-    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, trials + 1)))])
-    logs = factorial[trials] - factorial[k] - factorial[trials - k] + k * log(p) + (trials - k) * np.log1p(-p)
-    top = float(logs.max())
-    return min(1.0, exp(top) * float(np.exp(logs - top).sum()))
-
-
-def _solve(tail: Callable[[float], float], error: float) -> float:
-    """Bisect for the p with tail(p) = error, rounded down; tail increases with p."""
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if tail(middle) > error:
-            high = middle
-        else:
-            low = middle
-    return low

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
 from trafficdp import model
 from trafficdp.arrays import FloatArray, IntArray
-from trafficdp.audit.lower_bound import Draws, ReplayedDraws
+from trafficdp.audit.lower_bound import Draws, ReplayedDraws, replayed_ratio
 from trafficdp.audit.neighbours import Neighbours, one_bin
 from trafficdp.measurement.laws import Block, Gaussian, Laplace, Law
 from trafficdp.measurement.measure import PrivacyMeter
@@ -185,24 +186,15 @@ def quantile_release(name: str, bound: model.ContributionBound, loss: Loss, delt
         (model.Statistic.VEHICLE_P15,), model.DEFAULT_FLEET, per_slot=False, counts_percent=0
     )
 
-    def run(samples: Samples, told: ReplayedDraws, times: int) -> CalibratedMechanism:
+    def run(samples: Samples, times: int, told: ReplayedDraws) -> CalibratedMechanism:
         copies = repeat_bins(samples, times, copy_vehicles=True)
         asked = JOINT_MECHANISMS[BY_RANK].calibrate(PublicFacts(copies.counts, bound), loss, wanted)
         values = SensitiveInputs(copies.contributions(), lambda: copies)
         asked.run(values, told, interval_level=0.95)
         return asked
 
-    def outputs(samples: Samples, times: int, source: NoiseSource) -> FloatArray:
-        pair = next(each for each in pairs if samples is each.left or samples is each.right)
-        left, drawn = samples is pair.left, ReplayedDraws(source, times)
-        run(samples, drawn, times)
-        again = ReplayedDraws(source, times, drawn.said)
-        run(pair.right if left else pair.left, again, times)
-        # equal ratios are one number, so that no event parts them
-        more = (drawn.log_likelihood - again.log_likelihood).round(9)
-        return more if left else -more
-
-    pico = run(pairs[0].left, ReplayedDraws(NoiselessSource(0), 1), 1).event().loss.pico
+    outputs = partial(replayed_ratio, run, pairs)
+    pico = run(pairs[0].left, 1, ReplayedDraws(NoiselessSource(0), 1)).event().loss.pico
     if isinstance(loss, ZCDP):
         return AuditedRelease(name, float(zcdp_to_approx(ZCDP(pico), delta).epsilon), outputs, pairs, delta)
     return AuditedRelease(name, pico / PICO, outputs, pairs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -163,14 +163,7 @@ def kept_counts(counts: Counts, capacity: IntArray) -> Counts:
 
     Raises UsageError unless 1 <= capacity <= the bin's largest count.
     """
-    return Counts(
-        cell=counts.cell,
-        slot=counts.slot,
-        users_per_bin=counts.users_per_bin,
-        user_index=counts.user_index,
-        count=capped_counts(counts, capacity),
-        users=counts.users,
-    )
+    return replace(counts, count=capped_counts(counts, capacity))
 
 
 def dropped_mean_bias(dropped: IntArray, samples: IntArray, upper: float) -> FloatArray:

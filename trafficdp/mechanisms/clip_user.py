@@ -393,14 +393,8 @@ def imputation(statistic: Statistic, counts: Counts, kept: Counts, bound: Contri
 
 def kept_counts(counts: Counts, kept: BoolArray) -> Counts:
     """Return the public counts of the pairs marked in ``kept`` (P,) alone; every bin must keep one."""
-    return Counts(
-        cell=counts.cell,
-        slot=counts.slot,
-        users_per_bin=np.bincount(counts.bin_index[kept], minlength=counts.bins),
-        user_index=counts.user_index[kept],
-        count=counts.count[kept],
-        users=counts.users,
-    )
+    users = np.bincount(counts.bin_index[kept], minlength=counts.bins)
+    return replace(counts, users_per_bin=users, user_index=counts.user_index[kept], count=counts.count[kept])
 
 
 def _of_all(kept: Estimate, by: ImputedNumber, bound: ContributionBound) -> Estimate:

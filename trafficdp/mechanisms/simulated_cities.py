@@ -407,13 +407,12 @@ def _cities(place: ReferenceCityShape, bound: ContributionBound, vehicles: int) 
     streets = Streets(model, REFERENCE_SEED)
     fleet = Fleet.of(streets, vehicles, REFERENCE_SEED)
     days = [records_of(streets, fleet, slice(0, vehicles), day, REFERENCE_SEED) for day in range(DAYS)]
-    counted = [each.counts for each in days]
-    vehicle = np.concatenate([day.vehicle[own] for day, own in zip(days, counted, strict=True)])
-    latitude = np.concatenate([day.latitude[own] for day, own in zip(days, counted, strict=True)])
-    longitude = np.concatenate([day.longitude[own] for day, own in zip(days, counted, strict=True)])
-    hour = np.concatenate([day.millisecond[own] for day, own in zip(days, counted, strict=True)]) // 3_600_000
+    vehicle, latitude, longitude, millisecond = (
+        np.concatenate([getattr(day, name)[day.counts] for day in days])
+        for name in ("vehicle", "latitude", "longitude", "millisecond")
+    )
     cells, which = np.unique(cells_of(latitude, longitude, place.resolution), return_inverse=True)
-    slot = np.minimum(hour, 23) * place.slots // 24
+    slot = np.minimum(millisecond // 3_600_000, 23) * place.slots // 24
     bins = which.ravel().astype(np.int64) * place.slots + slot
     at, user, entry = number_pairs(bins, vehicle, len(cells) * place.slots, vehicles)
     nothing = np.zeros(len(at), dtype=np.int64)

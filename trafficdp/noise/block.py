@@ -100,19 +100,28 @@ def block_half_width(half_width: IntArray, size: IntArray, scale: FloatArray, le
     return np.floor(half_width * (scale * block_quantile(size, level) + 1))
 
 
+def mean_within(size: IntArray, limit: FloatArray) -> FloatArray:
+    """Return E min(|z|, c), c = ``limit``, for continuous block noise z of half width 1, elementwise.
+
+    With d = ``size``: c Q(d+1, c) + ((d+1)/2) P(d+2, c) - (c^2/(2d)) Q(d, c), P = 1 - Q; without a limit
+    (d+1)/2.
+    """
+    d, c = np.asarray(size, dtype=np.float64), np.minimum(limit, 1e6)
+    return np.asarray(
+        c * gammaincc(d + 1, c) + (d + 1) / 2 * gammainc(d + 2, c) - c**2 / (2 * d) * gammaincc(d, c)
+    )
+
+
 def block_absolute_error(
     half_width: IntArray, size: IntArray, scale: FloatArray, limit: FloatArray
 ) -> FloatArray:
     """Return an upper bound of E min(|z|, ``limit``) for the integer block noise z of each item, shape (G,).
 
-    ``half_width`` a, ``size`` d and ``scale`` s of each item's block. With c = limit/(a s): a + a s (c Q(d+1,
-    c) + ((d+1)/2) P(d+2, c) - (c^2/(2d)) Q(d, c)), P = 1 - Q; without a limit a + a s (d+1)/2.
+    ``half_width`` a, ``size`` and ``scale`` s of each item's block: a more than that of continuous noise of
+    half width a s.
     """
-    d = np.asarray(size, dtype=np.float64)
     spread = half_width * scale
-    c = np.minimum(limit / spread, 1e6)
-    within = c * gammaincc(d + 1, c) + (d + 1) / 2 * gammainc(d + 2, c) - c**2 / (2 * d) * gammaincc(d, c)
-    return np.asarray(np.minimum(half_width + spread * within, limit))
+    return np.asarray(np.minimum(half_width + spread * mean_within(size, limit / spread), limit))
 
 
 SAMPLER = (

@@ -20,51 +20,66 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import ndtr
+
+from trafficdp.arrays import FloatArray
 
 GRID = 33
 BISECTIONS = 60
 ROUNDING = 1 - 1e-9
 
 
-def privacy_profile(epsilon: float, alpha: float, shift: float) -> float:
+def log_ratio(epsilon: FloatArray, alpha: float, c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return a, b and the constant of ln(p/q) - ``epsilon`` = a z^2 + b z + constant, elementwise."""
+    centre, width = alpha * np.exp(np.minimum(c, 0.0)), np.exp(c)
+    return np.expm1(-2 * c) / 2, -centre / width**2, centre**2 / (2 * width**2) + c - epsilon
+
+
+def privacy_profile(epsilon: FloatArray, alpha: float, c: FloatArray) -> FloatArray:
     """Return the least delta at ``epsilon`` for two neighbours under Gaussian noise scaled by smooth
     sensitivity.
 
-    They differ by one smooth sensitivity in value and by a factor e^``shift`` in it; ``alpha`` divides the
-    sensitivity to give the standard deviation.
+    They differ by one smooth sensitivity in value and by a factor e^``c`` in it; ``alpha`` divides the
+    sensitivity to give the standard deviation. Elementwise. The event {ln(p/q) > epsilon} lies inside,
+    outside or on one side of two roots.
     """
-    centre, width = alpha * min(1.0, math.exp(shift)), math.exp(shift)
-    # ln(p/q) - epsilon = a z^2 + b z + constant
-    a = math.expm1(-2 * shift) / 2
-    b = -centre / width**2
-    constant = centre**2 / (2 * width**2) + shift - epsilon
+    centre, width = alpha * np.exp(np.minimum(c, 0.0)), np.exp(c)
+    a, b, constant = log_ratio(epsilon, alpha, c)
     discriminant = b * b - 4 * a * constant
-    if a == 0 or discriminant <= 0:
-        if a == 0:
-            return _mass(-math.inf, -constant / b, epsilon, centre, width) if b < 0 else 0.0
-        return 0.0
-    # without cancellation: b <= 0
-    half = (-b + math.sqrt(discriminant)) / 2
-    roots = sorted((half / a, constant / half))
-    inside = _mass(roots[0], roots[1], epsilon, centre, width)
-    if a < 0:
-        return max(0.0, inside)
-    left = _mass(-math.inf, roots[0], epsilon, centre, width)
-    right = _mass(roots[1], math.inf, epsilon, centre, width)
-    return max(0.0, left + right)
+    half = (-b + np.sqrt(np.maximum(discriminant, 0.0))) / 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.where(a == 0, np.inf, half / np.where(a == 0, 1.0, a))
+        near = np.where(half == 0, 0.0, constant / np.where(half == 0, 1.0, half))
+    low, high = np.minimum(near, far), np.maximum(near, far)
+    # a = 0: everything below the one root
+    low, high = np.where(a == 0, -np.inf, low), np.where(a == 0, near, high)
+    inside = _mass(low, high, epsilon, centre, width)
+    outside = _mass(-np.inf, low, epsilon, centre, width) + _mass(high, np.inf, epsilon, centre, width)
+    # without roots it is everything (a > 0) or nothing
+    everything = -np.expm1(epsilon)
+    found = np.where(
+        a > 0, np.where(discriminant > 0, outside, everything), np.where(discriminant > 0, inside, 0.0)
+    )
+    return np.maximum(found, 0.0)
 
 
-def _mass(low: float, high: float, epsilon: float, centre: float, width: float) -> float:
+def _mass(
+    low: FloatArray | float,
+    high: FloatArray | float,
+    epsilon: FloatArray,
+    centre: FloatArray,
+    width: FloatArray,
+) -> FloatArray:
     """Return P - e^epsilon Q of an interval."""
     other = _normal((low - centre) / width, (high - centre) / width)
-    return _normal(low, high) - math.exp(epsilon) * other
+    return _normal(low, high) - np.exp(epsilon) * other
 
 
-def _normal(low: float, high: float) -> float:
+def _normal(low: FloatArray | float, high: FloatArray | float) -> FloatArray:
     """Return the standard normal probability of an interval, accurate in both tails."""
-    if low > 0:
-        low, high = -high, -low
-    return (math.erfc(-high / math.sqrt(2)) - math.erfc(-low / math.sqrt(2))) / 2
+    mirrored = np.asarray(low) > 0
+    left, right = np.where(mirrored, -np.asarray(high), low), np.where(mirrored, -np.asarray(low), high)
+    return ndtr(right) - ndtr(left)
 
 
 def actual_delta(epsilon: float, alpha: float, beta: float) -> float:
@@ -72,7 +87,7 @@ def actual_delta(epsilon: float, alpha: float, beta: float) -> float:
 
     It is the largest ``privacy_profile`` over shifts from -beta to beta.
     """
-    return max(privacy_profile(epsilon, alpha, float(c)) for c in np.linspace(-beta, beta, GRID))
+    return float(privacy_profile(np.full(GRID, epsilon), alpha, np.linspace(-beta, beta, GRID)).max())
 
 
 @lru_cache(maxsize=1024)

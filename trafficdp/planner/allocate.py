@@ -136,12 +136,19 @@ def _joint(name: str, keep: BoolArray, facts: PublicFacts, request: Request, rea
 
 def _by_accounting(keep: BoolArray, kept: Counts, request: Request, *, thorough: bool) -> Allocation:
     """Return the allocation by the baseline's noise, under the best accounting or the one that is named."""
-    accountings = accountings_for(kept, request, thorough=thorough)
+    asked = kept, request.bound, request.tolerance
+    accountings = registry.all_accountings(*asked, accounting=request.accounting, thorough=thorough)
     chosen, calibrated = _executed(accountings, request)
     event = calibrated.event()
     error = chosen.errors(float(request.loss.exact))
-    why = _why(chosen, request)
-    return Allocation(request, keep, kept, calibrated, event, error, why, accountings, chosen)
+    what, why = (
+        OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}"),
+        "it was asked for by name",
+    )
+    if request.accounting == "best":
+        why = "of all noise the one whose worst expected size is least, by public counts"
+    reason = f"{OTHER_NOISE.get(chosen.name, what)}: {why}"
+    return Allocation(request, keep, kept, calibrated, event, error, reason, accountings, chosen)
 
 
 def by_baseline(allocation: Allocation) -> Allocation:
@@ -173,15 +180,6 @@ def _executed(
     return chosen, chosen.calibrate(loss)
 
 
-def accountings_for(kept: Counts, request: Request, *, thorough: bool = True) -> tuple[Accounting, ...]:
-    """Return every accounting of the bins with public counts ``kept``, and Clip-User's where it is asked for.
-
-    Not ``thorough``: a quicker and coarser search for blocks, for maps that are compared and not released.
-    """
-    asked = kept, request.bound, request.tolerance
-    return registry.all_accountings(*asked, accounting=request.accounting, thorough=thorough)
-
-
 def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> Accounting:
     """Return the accounting that ``request`` names, or for "best" the one with the smallest worst noise.
 
@@ -207,20 +205,9 @@ def choose_accounting(accountings: tuple[Accounting, ...], request: Request) -> 
             expected=", ".join(("best", *BY_NAME)),
         )
     # basic and grid_count have the shape of exact and never less noise
-    chosen = named["exact"]
+    worst = {name: each.worst_relative_scale(1.0, request.tolerance) for name, each in named.items()}
+    chosen = "exact"
     for name, gain in (("equal", EQUAL_GAIN_TOLERANCE), ("blocks", BLOCK_GAIN_TOLERANCE)):
-        if name in named and _worst(named[name], request) * (1 + gain) < _worst(chosen, request):
-            chosen = named[name]
-    return chosen
-
-
-def _worst(accounting: Accounting, request: Request) -> float:
-    """Return the largest noise scale at epsilon 1, relative to the tolerance of its statistic."""
-    return accounting.worst_relative_scale(1.0, request.tolerance)
-
-
-def _why(chosen: Accounting, request: Request) -> str:
-    what = OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}")
-    if request.accounting != "best":
-        return f"{what}: it was asked for by name"
-    return f"{what}: of all noise the one whose worst expected size is least, by public counts"
+        if name in named and worst[name] * (1 + gain) < worst[chosen]:
+            chosen = name
+    return named[chosen]

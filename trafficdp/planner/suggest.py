@@ -11,7 +11,6 @@ from fractions import Fraction
 from functools import cache, partial
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.binning.places import hours_of_day
 from trafficdp.errors import UsageError, positive
@@ -276,7 +275,6 @@ def _options(
 # What would pass where a request is refused: coarser cells, longer slots, more epsilon, a larger fleet.
 
 
-IntArray = npt.NDArray[np.int64]
 SLOWEST = 0.05
 """Below this exponent days are said not to help."""
 FARTHEST = 100.0

@@ -260,7 +260,7 @@ def test_an_error_after_control_c_counts_as_interrupted(released, monkeypatch, r
 
 
 @pytest.mark.parametrize(
-    "step", ["planner.allocate.accountings_for", "mechanisms.simulated_cities.skills_of"]
+    "step", ["mechanisms.registry.all_accountings", "mechanisms.simulated_cities.skills_of"]
 )
 def test_control_c_in_any_step_of_a_plan_loses_nothing(step, filled, monkeypatch, refusal, command):
     before = command("plan")

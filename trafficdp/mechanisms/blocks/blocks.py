@@ -36,12 +36,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.special import gammainc, gammaincc
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import integer_between, positive
 from trafficdp.mechanisms.blocks import partition as blocks_partition
 from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.noise.block import mean_within
 
 OVERLAPS = 8_000_000
 """Most (block, block, user) triples that one round looks at to find partners."""
@@ -304,13 +304,10 @@ def clamped_block_error(size: IntArray, half_width: FloatArray, value_range: Flo
     """Return the largest mean absolute error, over truths in 0..R, of a number with block noise clamped to
     0..R.
 
-    R is ``value_range``, ``half_width`` s that of the noise z and ``size`` d the number of items in its
-    block. It is E min(|z|, R/2); with c = R/(2 s): s (c Q(d+1, c) + ((d+1)/2) P(d+2, c) - (c^2/(2d)) Q(d,
-    c)).
+    R is ``value_range``, ``half_width`` that of the noise z and ``size`` the number of items in its block.
+    It is E min(|z|, R/2).
     """
-    d = np.asarray(size, dtype=np.float64)
-    c = np.minimum(value_range / (2 * half_width), 1e6)
-    within = c * gammaincc(d + 1, c) + (d + 1) / 2 * gammainc(d + 2, c) - c**2 / (2 * d) * gammaincc(d, c)
+    within = mean_within(size, value_range / (2 * half_width))
     return np.asarray(np.minimum(half_width * within, value_range / 2))
 
 

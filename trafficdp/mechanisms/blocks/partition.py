@@ -36,7 +36,7 @@ sum_l exp(beta (load_l / reference - 1)) stands for the largest load, the better
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -199,17 +199,15 @@ def in_canonical_order(counts: Counts, bound: ContributionBound) -> Ordered:
     name[bins] = np.arange(counts.bins)
     bin_index, user_index = name[counts.bin_index], rank[counts.user_index]
     pair = np.lexsort((user_index, bin_index)).astype(np.int64)
-    return Ordered(
-        Counts(
-            cell=counts.cell[bins],
-            slot=counts.slot[bins],
-            users_per_bin=counts.users_per_bin[bins],
-            user_index=user_index[pair],
-            count=counts.count[pair],
-            users=counts.users,
-        ),
-        pair,
+    ordered = replace(
+        counts,
+        cell=counts.cell[bins],
+        slot=counts.slot[bins],
+        users_per_bin=counts.users_per_bin[bins],
+        user_index=user_index[pair],
+        count=counts.count[pair],
     )
+    return Ordered(ordered, pair)
 
 
 def _sums(

@@ -53,12 +53,12 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaincc, ndtr
+from scipy.special import gammaincc
 
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.bounding import huber
 from trafficdp.errors import UsageError, in_range, positive
-from trafficdp.noise import student_t
+from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.source import NoiseSource
 from trafficdp.research.aumuller_2023.plan import clip_to_length
 from trafficdp.research.zhao_2024 import vector_smooth_sensitivity
@@ -82,11 +82,11 @@ def privacy_profile(epsilon: FloatArray, alpha: float, c: FloatArray, dimensions
     sensitivity to give the standard deviation. Arrays of one shape.
     """
     if dimensions == 1:
-        return _line(epsilon, alpha, c)
+        return smooth_gaussian.privacy_profile(epsilon, alpha, c)
     degrees = dimensions - 1
     end = math.sqrt(degrees) + math.sqrt(-2 * math.log(TAIL))
     # in x = sqrt(t) everything is smooth but for the place from which on the event has no border
-    a, b, constant = _quadratic(epsilon - degrees * c, alpha, c)
+    a, b, constant = smooth_gaussian.log_ratio(epsilon - degrees * c, alpha, c)
     with np.errstate(divide="ignore", invalid="ignore"):
         border = np.where(a == 0, end**2, (b * b / (4 * a) - constant) / np.where(a == 0, 1.0, a))
     cut = np.sqrt(np.clip(border, 0.0, end**2))[..., None]
@@ -97,55 +97,8 @@ def privacy_profile(epsilon: FloatArray, alpha: float, c: FloatArray, dimensions
     log_factor = (1 - degrees / 2) * math.log(2) - math.lgamma(degrees / 2)
     density = np.exp(log_factor - x**2 / 2) * x ** (degrees - 1)
     inner = (epsilon - degrees * c)[..., None] - x**2 * np.expm1(-2 * c)[..., None] / 2
-    profile = _line(inner, alpha, np.broadcast_to(c[..., None], inner.shape))
+    profile = smooth_gaussian.privacy_profile(inner, alpha, np.broadcast_to(c[..., None], inner.shape))
     return np.asarray((profile * density * share).sum(axis=-1) + float(gammaincc(degrees / 2, end**2 / 2)))
-
-
-def _quadratic(epsilon: FloatArray, alpha: float, c: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return a, b and the constant of ln(p/q) - epsilon = a z^2 + b z + constant."""
-    centre, width = alpha * np.exp(np.minimum(c, 0.0)), np.exp(c)
-    return np.expm1(-2 * c) / 2, -centre / width**2, centre**2 / (2 * width**2) + c - epsilon
-
-
-def _line(epsilon: FloatArray, alpha: float, c: FloatArray) -> FloatArray:
-    """Return H_1: the event {ln(p/q) > epsilon} lies inside, outside or on one side of two roots."""
-    centre, width = alpha * np.exp(np.minimum(c, 0.0)), np.exp(c)
-    a, b, constant = _quadratic(epsilon, alpha, c)
-    discriminant = b * b - 4 * a * constant
-    half = (-b + np.sqrt(np.maximum(discriminant, 0.0))) / 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.where(a == 0, np.inf, half / np.where(a == 0, 1.0, a))
-        near = np.where(half == 0, 0.0, constant / np.where(half == 0, 1.0, half))
-    low, high = np.minimum(near, far), np.maximum(near, far)
-    # a = 0: everything below the one root
-    low, high = np.where(a == 0, -np.inf, low), np.where(a == 0, near, high)
-    inside = _mass(low, high, epsilon, centre, width)
-    outside = _mass(-np.inf, low, epsilon, centre, width) + _mass(high, np.inf, epsilon, centre, width)
-    # without roots it is everything (a > 0) or nothing
-    everything = -np.expm1(epsilon)
-    found = np.where(
-        a > 0, np.where(discriminant > 0, outside, everything), np.where(discriminant > 0, inside, 0.0)
-    )
-    return np.maximum(found, 0.0)
-
-
-def _mass(
-    low: FloatArray | float,
-    high: FloatArray | float,
-    epsilon: FloatArray,
-    centre: FloatArray,
-    width: FloatArray,
-) -> FloatArray:
-    """Return P - e^epsilon Q of an interval."""
-    other = _normal((low - centre) / width, (high - centre) / width)
-    return _normal(low, high) - np.exp(epsilon) * other
-
-
-def _normal(low: FloatArray | float, high: FloatArray | float) -> FloatArray:
-    """Return the standard normal probability of an interval, accurate in both tails."""
-    mirrored = np.asarray(low) > 0
-    left, right = np.where(mirrored, -np.asarray(high), low), np.where(mirrored, -np.asarray(low), high)
-    return ndtr(right) - ndtr(left)
 
 
 def delta_bound(epsilon: float, alpha: float, beta: float, dimensions: int) -> float:
