@@ -75,8 +75,7 @@ def plain_form(select: exp.Select) -> exp.Select:
         or table.name.lower() not in dialect.TABLES
         or any(part for name, part in table.args.items() if name not in others)
     ):
-        got = None if table is None else dialect.repeatable_sql(table)
-        raise dialect.RefusedError("a priced question is FROM records alone", "FROM records", got, "FROM")
+        raise dialect.RefusedError("a priced question is FROM records alone", "FROM records", table, "FROM")
     if named:
         for column in select.find_all(exp.Column):
             if column.table.lower() == table.alias.lower() and not column.db:
@@ -112,18 +111,14 @@ def read_group_by(select: exp.Select, mentions: dialect.Mentions) -> frozenset[d
     with dialect.reading("GROUP BY"):
         if isinstance(group, exp.Group):
             if any(part for name, part in group.args.items() if name not in ("expressions", "all")):
-                raise dialect.RefusedError(
-                    "groups are hexagons and times", works, dialect.repeatable_sql(group)
-                )
+                raise dialect.RefusedError("groups are hexagons and times", works, group)
             if group.args.get("all"):
                 found = (_bare(each, {}, dialect.Mentions()) for each in select.expressions)
                 keys |= {_key(each.kind) for each in found if each is not None}
             for node in group.expressions:
                 column = _grouped(node, select, mentions)
                 if column is None or column.kind.measured:
-                    raise dialect.RefusedError(
-                        "groups are hexagons and times", works, dialect.repeatable_sql(node)
-                    )
+                    raise dialect.RefusedError("groups are hexagons and times", works, node)
                 keys.add(_key(column.kind))
     return frozenset(keys & {dialect.Kind.CELL, dialect.Kind.SLOT})
 
@@ -340,16 +335,12 @@ def _check(node: exp.Expr, aliases: Aliases) -> None:
             _is_column(each) for child in node.iter_expressions() for each in child.find_all(exp.Expr)
         )
         if inside:
-            raise dialect.RefusedError(
-                "an aggregate of answered numbers needs a window", "OVER ()", dialect.repeatable_sql(node)
-            )
-        raise dialect.RefusedError(
-            "this aggregate is not measured", "AVG(speed)", dialect.repeatable_sql(node)
-        )
+            raise dialect.RefusedError("an aggregate of answered numbers needs a window", "OVER ()", node)
+        raise dialect.RefusedError("this aggregate is not measured", "AVG(speed)", node)
     name = dialect.name_of(node)
     if name in _PROTECTED and name not in aliases:
         what, works = _PROTECTED[name]
-        raise dialect.RefusedError(what, works, dialect.repeatable_sql(node))
+        raise dialect.RefusedError(what, works, node)
 
 
 def _is_column(node: exp.Expr) -> bool:
@@ -363,9 +354,7 @@ def _is_column(node: exp.Expr) -> bool:
 def _check_tables(query: exp.Query) -> None:
     """Raise RefusedError if ``query``, a nested SELECT, reads the records."""
     if any(table.name.lower() in dialect.TABLES for table in query.find_all(exp.Table)):
-        raise dialect.RefusedError(
-            "only the priced SELECT reads records", "latest_cells", dialect.repeatable_sql(query), "FROM"
-        )
+        raise dialect.RefusedError("only the priced SELECT reads records", "latest_cells", query, "FROM")
 
 
 def _answered(column: dialect.AnswerColumn) -> exp.Column:

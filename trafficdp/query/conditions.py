@@ -69,9 +69,14 @@ class Filter:
         if self.selection.hours_of_week is not None:
             present = _present(days_of_period(period, self.first, self.last))
             parts.append(_week_to_sql(self.selection.hours_of_week, int(present.sum()) // 24))
-        parts += [_places_to_sql(clause) for clause in self.selection.places]
-        if self.selection.cells is not None:
-            parts.append(_cells_to_sql(self.selection.cells, resolution))
+        for clause in self.selection.places:
+            box = clause[0].name if len(clause) == 1 and clause[0].name.startswith(BOX) else None
+            parts.append(box or _one_of("area", [quoted(place.name) for place in clause]))
+        cells = self.selection.cells
+        if cells is not None:
+            own = int(resolutions_of(np.array(cells[:1], dtype=np.uint64))[0])
+            name = "cell" if own == resolution else f"h3({own})"
+            parts.append(_one_of(name, [f"'{cell:x}'" for cell in cells]))
         return parts
 
 
@@ -116,28 +121,8 @@ def _numbers_to_sql(name: str, numbers: list[int], spelled: list[str]) -> str:
     return _one_of(name, [spelled[number] for number in numbers])
 
 
-def _places_to_sql(clause: tuple[Place, ...]) -> str:
-    if len(clause) == 1 and clause[0].name.startswith(BOX):
-        return clause[0].name
-    return _one_of("area", [quoted(place.name) for place in clause])
-
-
-def _cells_to_sql(cells: tuple[int, ...], resolution: int | None) -> str:
-    own = int(resolutions_of(np.array(cells[:1], dtype=np.uint64))[0])
-    texts = [f"'{cell:x}'" for cell in cells]
-    return _one_of("cell" if own == resolution else f"h3({own})", texts)
-
-
 def _one_of(name: str, values: list[str]) -> str:
     return f"{name} = {values[0]}" if len(values) == 1 else f"{name} IN ({', '.join(values)})"
-
-
-BOX = "in_box("
-
-
-def box_name(west: float, south: float, east: float, north: float) -> str:
-    """Return the SQL of a box in degrees, in_box(west, south, east, north): its name as a place."""
-    return f"{BOX}{west!r}, {south!r}, {east!r}, {north!r})"
 
 
 def days_of_period(period: Period, first: date, last: date) -> Period:
@@ -145,7 +130,8 @@ def days_of_period(period: Period, first: date, last: date) -> Period:
     return replace(period, first=max(period.first, first), last=min(period.last, last))
 
 
-_FORM = "hour BETWEEN 7 AND 9"
+BOX = "in_box("
+_HOUR = "hour BETWEEN 7 AND 9"
 _DAY = "weekday = 'monday'"
 Numbers = IntArray
 _HOURS: Numbers = np.arange(HOURS_A_WEEK, dtype=np.int64)
@@ -184,7 +170,7 @@ def hours_of_predicate(node: exp.Expr) -> Week:
         numbers, low, high = _numbers(name), _value(node.args["low"], name), _value(node.args["high"], name)
         if low > high:
             works = f"{name} >= ... OR {name} <= ..."
-            raise dialect.RefusedError("nothing lies between these", works, dialect.repeatable_sql(node))
+            raise dialect.RefusedError("nothing lies between these", works, node)
         return (numbers >= low) & (numbers <= high)
     if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
         name = _name(node.this, node)
@@ -196,14 +182,14 @@ def hours_of_predicate(node: exp.Expr) -> Week:
             left, right, kind = right, left, _TURNED.get(kind, kind)
         name = _name(left, node)
         return _COMPARISONS[kind](_numbers(name), _value(right, name))
-    raise dialect.RefusedError("this predicate cannot be read", _FORM, dialect.repeatable_sql(node))
+    raise dialect.RefusedError("this predicate cannot be read", _HOUR, node)
 
 
 def _name(node: exp.Expr, whole: exp.Expr) -> str:
     name = dialect.name_of(dialect.without_brackets(node))
     if name in ("weekday", "hour"):
         return name
-    raise dialect.RefusedError("this predicate cannot be read", _FORM, dialect.repeatable_sql(whole))
+    raise dialect.RefusedError("this predicate cannot be read", _HOUR, whole)
 
 
 def _numbers(name: str) -> Numbers:
@@ -212,7 +198,7 @@ def _numbers(name: str) -> Numbers:
 
 def _value(node: exp.Expr, name: str) -> int:
     if name == "hour":
-        return dialect.integer_of(node, 0, 24, "an hour", _FORM)
+        return dialect.integer_of(node, 0, 24, "an hour", _HOUR)
     text = dialect.string_of(node, "a weekday", _DAY).strip().lower()
     found = [day for day, full in enumerate(DAY_NAMES) if len(text) >= 3 and full.startswith(text)]
     if len(found) != 1:
@@ -235,7 +221,6 @@ _VALUES = {
     "timestamp": "times are chosen by date, weekday and hour",
     "slot": "times are chosen by date, weekday and hour",
 }
-_HOUR = "hour BETWEEN 7 AND 9"
 _TIMES = "time >= '2026-03-02 07:00' AND time < '2026-03-02 09:00'"
 _DAYS = "date BETWEEN '2026-03-02' AND '2026-03-08'"
 _ONE_LIST = "only one list of hexagons can be given"
@@ -301,13 +286,12 @@ def _read(
     names = {dialect.name_of(column) for column in node.find_all(exp.Column)}
     refused = sorted(name for name in names if name in _VALUES)
     if refused:
-        raise dialect.RefusedError(_VALUES[refused[0]], _HOUR, dialect.repeatable_sql(node))
+        raise dialect.RefusedError(_VALUES[refused[0]], _HOUR, node)
     call = dialect.call_of(node)
     if names and names <= {"weekday", "hour"}:
         found.week = found.week & hours_of_predicate(node)
     elif names == {"date"}:
-        first, last = _days(node)
-        found.first, found.last = max(found.first, first), min(found.last, last)
+        _read_days(node, found)
     elif names == {"time"}:
         _read_time(node, found)
     elif names == {"area"}:
@@ -316,74 +300,58 @@ def _read(
         _read_places(node, named, found)
     elif call is not None and call[0] == "in_box":
         found.places.append((_box(call[1], node),))
-    elif names == {"cell"} or (not names and any(_h3(each) for each in node.find_all(exp.Anonymous))):
+    elif names == {"cell"} or (
+        not names and any(each.name.lower() == "h3" for each in node.find_all(exp.Anonymous))
+    ):
         cells = _cells(node, resolution)
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
     else:
-        raise dialect.RefusedError("this condition cannot be read", _HOUR, dialect.repeatable_sql(node))
+        raise dialect.RefusedError("this condition cannot be read", _HOUR, node)
 
 
-def _days(node: exp.Expr) -> tuple[date, date]:
-    """Return the first and last day, both included, that a predicate on date allows.
-
-    Raises RefusedError for a predicate that cannot be read.
-    """
-    if isinstance(node, exp.Between) and dialect.name_of(dialect.without_brackets(node.this)) == "date":
-        return dialect.date_of(node.args["low"]), dialect.date_of(node.args["high"])
+def _read_days(node: exp.Expr, found: _Found) -> None:
+    """Narrow the days in ``found`` by a predicate on date, or raise RefusedError."""
     values = _tested(node)
-    if len(values) == 1:
-        return dialect.date_of(values[0]), dialect.date_of(values[0])
-    compared = _compared(node, "date")
-    if compared is not None:
-        day, below, strict = compared
-        return _half_open(dialect.date_of(day), below, strict, node)
-    raise dialect.RefusedError("this condition on date cannot be read", _DAYS, dialect.repeatable_sql(node))
-
-
-def _half_open(day: date, below: bool, strict: bool, node: exp.Expr) -> tuple[date, date]:
-    try:
-        step = timedelta(days=1 if strict else 0)
-        return (date.min, day - step) if below else (day + step, date.max)
-    except OverflowError:
-        raise dialect.RefusedError(
-            "this condition on date cannot be read", _DAYS, dialect.repeatable_sql(node)
-        ) from None
+    same = [(value, below, False) for value in values for below in (False, True)]
+    for value, below, strict in same if len(values) == 1 else _bounds(node, "date", _DAYS):
+        day = dialect.date_of(value)
+        try:
+            if below:
+                found.last = min(found.last, day - timedelta(days=strict))
+            else:
+                found.first = max(found.first, day + timedelta(days=strict))
+        except OverflowError:
+            raise dialect.RefusedError("this condition on date cannot be read", _DAYS, node) from None
 
 
 def _read_time(node: exp.Expr, found: _Found) -> None:
     """Narrow the local time in ``found`` by a comparison of time with whole hours, or raise RefusedError."""
-    if isinstance(node, exp.Between) and dialect.name_of(dialect.without_brackets(node.this)) == "time":
-        low, high = dialect.instant_of(node.args["low"]), dialect.instant_of(node.args["high"])
-        found.start = max(found.start, _whole_hour(low))
-        found.end = min(found.end, _hour_after(high, found))
-        return
-    compared = _compared(node, "time")
-    if compared is None:
-        raise dialect.RefusedError(
-            "this condition on time cannot be read", _TIMES, dialect.repeatable_sql(node)
-        )
-    value, below, strict = compared
-    instant = dialect.instant_of(value)
-    # an end lies after what is included, a start after what is left out
-    edge = _whole_hour(instant) if below == strict else _hour_after(instant, found)
-    if below:
-        found.end = min(found.end, edge)
-    else:
-        found.start = max(found.start, edge)
+    for value, below, strict in _bounds(node, "time", _TIMES):
+        instant = dialect.instant_of(value)
+        # an end lies after what is included, a start after what is left out
+        edge = _whole_hour(instant) if below == strict else _hour_after(instant, found)
+        if below:
+            found.end = min(found.end, edge)
+        else:
+            found.start = max(found.start, edge)
 
 
-def _compared(node: exp.Expr, name: str) -> tuple[exp.Expr, bool, bool] | None:
-    """Return (other side, below, strict) of a comparison of ``name`` by <, <=, > or >=; None for other nodes.
+def _bounds(node: exp.Expr, name: str, works: str) -> list[tuple[exp.Expr, bool, bool]]:
+    """Return the (value, below, strict) of what ``node``, BETWEEN or <, <=, >, >=, compares ``name`` with.
 
-    ``below``: ``name`` must be less than the other side, not more. ``strict``: equality is excluded.
+    ``below``: ``name`` must be less than the value, not more. ``strict``: equality is excluded. Raises
+    RefusedError for any other predicate.
     """
-    if not isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
-        return None
-    left, right = dialect.without_brackets(node.this), dialect.without_brackets(node.expression)
-    below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
-    if dialect.name_of(left) != name:
-        left, right, below = right, left, not below
-    return (right, below, strict) if dialect.name_of(left) == name else None
+    if isinstance(node, exp.Between) and dialect.name_of(dialect.without_brackets(node.this)) == name:
+        return [(node.args["low"], False, False), (node.args["high"], True, False)]
+    if isinstance(node, (exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        left, right = dialect.without_brackets(node.this), dialect.without_brackets(node.expression)
+        below, strict = isinstance(node, (exp.LT, exp.LTE)), isinstance(node, (exp.LT, exp.GT))
+        if dialect.name_of(left) != name:
+            left, right, below = right, left, not below
+        if dialect.name_of(left) == name:
+            return [(right, below, strict)]
+    raise dialect.RefusedError(f"this condition on {name} cannot be read", works, node)
 
 
 def _whole_hour(instant: datetime) -> datetime:
@@ -442,7 +410,7 @@ def _listed(node: exp.Expr, what: str, works: str) -> list[str]:
     """Return the texts that ``node`` compares with by = or IN; raise RefusedError for other conditions."""
     values = _tested(node)
     if not values:
-        raise dialect.RefusedError(f"a condition on {what} is = or IN", works, dialect.repeatable_sql(node))
+        raise dialect.RefusedError(f"a condition on {what} is = or IN", works, node)
     return [dialect.string_of(each, what, works) for each in values]
 
 
@@ -466,32 +434,28 @@ def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
     if not set(texts) <= known.keys():
         what = "no map calls a place so" if known else "no map was released that names places"
         todo = works if known else _CELLS
-        raise dialect.RefusedError(what, todo, dialect.repeatable_sql(node))
+        raise dialect.RefusedError(what, todo, node)
     places = [place for each in texts if isinstance(place := known[each], Place)]
     cells = frozenset(cell for each in texts if isinstance(cell := known[each], int))
     if places:
         found.places.append(tuple(places))
     else:
         if len(set(resolutions_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
-            raise dialect.RefusedError(_ONE_LIST, "places of one resolution", dialect.repeatable_sql(node))
+            raise dialect.RefusedError(_ONE_LIST, "places of one resolution", node)
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
 
 
 def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:
     works = "in_box(west, south, east, north), in degrees"
     if len(corners) != 4:
-        raise dialect.RefusedError("a box has four sides", works, dialect.repeatable_sql(node))
+        raise dialect.RefusedError("a box has four sides", works, node)
     numbers = [dialect.number_of(corner, "a side of a box", works) + 0.0 for corner in corners]
     west, south, east, north = numbers
     try:
-        return Place(box_name(west, south, east, north), StudyArea.from_bbox(west, south, east, north))
+        name = f"{BOX}{west!r}, {south!r}, {east!r}, {north!r})"
+        return Place(name, StudyArea.from_bbox(west, south, east, north))
     except TrafficdpError:
-        raise dialect.RefusedError("this is not a box", works, dialect.repeatable_sql(node)) from None
-
-
-def _h3(node: exp.Expr) -> bool:
-    call = dialect.call_of(node)
-    return call is not None and call[0] == "h3"
+        raise dialect.RefusedError("this is not a box", works, node) from None
 
 
 def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
@@ -500,17 +464,15 @@ def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
     call = dialect.call_of(tested)
     if call is not None:
         if call[0] != "h3" or len(call[1]) != 1:
-            raise dialect.RefusedError(
-                "this condition cannot be read", "h3(7) = '...'", dialect.repeatable_sql(node)
-            )
+            raise dialect.RefusedError("this condition cannot be read", "h3(7) = '...'", node)
         resolution = dialect.integer_of(call[1][0], 0, 15, "a resolution", "h3(7) IN (...)")
     elif dialect.name_of(tested) != "cell":
-        raise dialect.RefusedError("this condition cannot be read", works, dialect.repeatable_sql(node))
+        raise dialect.RefusedError("this condition cannot be read", works, node)
     texts = [text.strip() for text in _listed(node, "a hexagon", works)]
     try:
         cells = cells_from_text(texts)
     except TrafficdpError:
-        raise dialect.RefusedError("this is no hexagon of H3", works, dialect.repeatable_sql(node)) from None
+        raise dialect.RefusedError("this is no hexagon of H3", works, node) from None
     found = sorted(set(resolutions_of(cells).tolist()))
     if found != [resolution]:
         got = "resolution " + ", ".join(map(str, found))
@@ -521,5 +483,5 @@ def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
 def _both(one: frozenset[int], other: frozenset[int], node: exp.Expr) -> frozenset[int]:
     resolutions = resolutions_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
     if resolutions is not None and resolutions[0] != resolutions[1]:
-        raise dialect.RefusedError(_ONE_LIST, "hexagons of one resolution", dialect.repeatable_sql(node))
+        raise dialect.RefusedError(_ONE_LIST, "hexagons of one resolution", node)
     return one & other

@@ -71,12 +71,18 @@ _SIGNS = frozenset(Priced.Tokenizer.SINGLE_TOKENS) - {"'", '"'}
 class RefusedError(UsageError):
     """The error for a part of a priced question that is not allowed.
 
-    ``what`` says why, and ``works`` gives one thing that would be accepted. ``got`` is the refused part, in
-    words of the dialect alone (``repeatable_text``) or as it was understood; it is shortened so that the
-    message has at most LONGEST_REFUSAL characters. ``clause`` is the SQL clause, such as WHERE.
+    ``what`` says why, and ``works`` gives one thing that would be accepted. ``got`` is the refused part: SQL,
+    of which the message repeats words of the dialect alone (``repeatable_text``), or text as it was
+    understood. It is shortened so that the message has at most LONGEST_REFUSAL characters. ``clause`` is the
+    SQL clause, such as WHERE.
     """
 
-    def __init__(self, what: str, works: str, got: str | None = None, clause: str = "") -> None:
+    def __init__(self, what: str, works: str, got: exp.Expr | str | None = None, clause: str = "") -> None:
+        if isinstance(got, exp.Expr):
+            try:
+                got = repeatable_text(got.sql(dialect=Priced, comments=False))
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                got = None
         self.reason, self.works, self.clause = what, works, clause
         text = f"{clause}: {what}" if clause else what
         room = LONGEST_REFUSAL - len(f"{text}; try {works}") - len("; got ")
@@ -116,17 +122,6 @@ def repeatable_text(text: str) -> str | None:
     return flat if len(flat) <= LONGEST_SHOWN else f"{flat[: LONGEST_SHOWN - 3]}..."
 
 
-def repeatable_sql(node: exp.Expr) -> str | None:
-    """Return the part of the SQL of ``node`` that an error message may repeat, or None.
-
-    See ``repeatable_text``.
-    """
-    try:
-        return repeatable_text(node.sql(dialect=Priced, comments=False))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return None
-
-
 def without_brackets(node: exp.Expr) -> exp.Expr:
     """Return the expression inside the brackets around ``node``, or ``node`` where there are none."""
     while isinstance(node, exp.Paren) and isinstance(node.this, exp.Expr):
@@ -157,7 +152,7 @@ def string_of(node: exp.Expr, what: str, works: str) -> str:
     node = without_brackets(node)
     if isinstance(node, exp.Literal) and node.is_string:
         return str(node.this)
-    raise RefusedError(f"{what} is a text in single quotes", works, repeatable_sql(node))
+    raise RefusedError(f"{what} is a text in single quotes", works, node)
 
 
 def number_of(node: exp.Expr, what: str, works: str) -> float:
@@ -173,7 +168,7 @@ def number_of(node: exp.Expr, what: str, works: str) -> float:
                 return sign * float(text)
             except ValueError:
                 pass
-    raise RefusedError(f"{what} is a number that is written out", works, repeatable_sql(node))
+    raise RefusedError(f"{what} is a number that is written out", works, node)
 
 
 def integer_of(node: exp.Expr, low: int, high: int, what: str, works: str) -> int:
@@ -183,7 +178,7 @@ def integer_of(node: exp.Expr, low: int, high: int, what: str, works: str) -> in
     """
     number = number_of(node, what, works)
     if not low <= number <= high or number != int(number):
-        raise RefusedError(f"{what} is a whole number from {low} to {high}", works, repeatable_sql(node))
+        raise RefusedError(f"{what} is a whole number from {low} to {high}", works, node)
     return int(number)
 
 
@@ -411,9 +406,7 @@ def _column(node: exp.Expr, aliases: dict[str, AnswerColumn], mentions: Mentions
     if kind in _AGGREGATES:
         return AnswerColumn(_of_speed(node, [node.this, *(node.expressions or [])], _AGGREGATES[kind]))
     if kind in _SAMPLE:
-        raise RefusedError(
-            "variances are those of all records, not of a sample", _SAMPLE[kind].value, repeatable_sql(node)
-        )
+        raise RefusedError("variances are those of all records, not of a sample", _SAMPLE[kind].value, node)
     call = call_of(node)
     return None if call is None else _called(call[0], call[1], node, aliases, mentions)
 
@@ -427,12 +420,12 @@ def _called(
 ) -> AnswerColumn | None:
     if name == "h3":
         if len(arguments) != 1:
-            raise RefusedError("h3 takes a resolution", "h3(7)", repeatable_sql(node))
+            raise RefusedError("h3 takes a resolution", "h3(7)", node)
         mentions.resolutions.append(integer_of(arguments[0], 0, 15, "a resolution", "h3(7)"))
         return AnswerColumn(Kind.CELL)
     if name == "slot":
         if len(arguments) != 1:
-            raise RefusedError("slot takes the kind of slot", "slot('hour_of_day')", repeatable_sql(node))
+            raise RefusedError("slot takes the kind of slot", "slot('hour_of_day')", node)
         mentions.slot_kinds.append(_slot_kind(arguments[0]))
         return AnswerColumn(Kind.SLOT)
     if name == "vehicle_avg":
@@ -443,10 +436,10 @@ def _called(
         return None
     end, works = _ENDS[name], f"{name.upper()}(AVG(speed))"
     if len(arguments) != 1:
-        raise RefusedError("an interval is that of one column", works, repeatable_sql(node))
+        raise RefusedError("an interval is that of one column", works, node)
     inner = aliases.get(name_of(arguments[0]) or "") or _column(arguments[0], aliases, mentions)
     if inner is None or not inner.kind.measured or inner.end is not End.VALUE:
-        raise RefusedError("only statistics have intervals", works, repeatable_sql(node))
+        raise RefusedError("only statistics have intervals", works, node)
     if end not in inner.kind.ends:
         what = "the interval of a quantile is in ranks" if inner.kind.by_rank else "only quantiles have ranks"
         own = inner.kind.ends[end in (End.HIGH, End.RANK_HIGH)]
@@ -457,7 +450,7 @@ def _called(
 def _of_speed(node: exp.Expr, arguments: list[exp.Expr], kind: Kind) -> Kind:
     if len(arguments) == 1 and name_of(without_brackets(arguments[0])) == "speed":
         return kind
-    raise RefusedError("statistics are those of speed", kind.value, repeatable_sql(node))
+    raise RefusedError("statistics are those of speed", kind.value, node)
 
 
 def _quantile(node: exp.Expr) -> Kind:
@@ -472,7 +465,7 @@ def _quantile(node: exp.Expr) -> Kind:
     order = node.expression.expressions if isinstance(node.expression, exp.Order) else []
     if len(order) != 1 or not isinstance(node.this, (exp.PercentileCont, exp.PercentileDisc)):
         works = "PERCENTILE_CONT(0.85) WITHIN GROUP (ORDER BY speed)"
-        raise RefusedError("this quantile cannot be read", works, repeatable_sql(node))
+        raise RefusedError("this quantile cannot be read", works, node)
     return _of_share(order[0].this, node.this.this, node, down=bool(order[0].args.get("desc")))
 
 
@@ -482,12 +475,12 @@ def _of_share(column: object, share: object, node: exp.Expr, *, down: bool = Fal
     Raises RefusedError for a column other than speed, or a quantile that is not offered.
     """
     if name_of(without_brackets(column) if isinstance(column, exp.Expr) else None) != "speed":
-        raise RefusedError("statistics are those of speed", Kind.P85.value, repeatable_sql(node))
+        raise RefusedError("statistics are those of speed", Kind.P85.value, node)
     asked = share if isinstance(share, exp.Expr) else exp.Null()
     found = Fraction(number_of(asked, "the share of a quantile", _SHARES)).limit_denominator(10**6)
     kind = KIND_OF.get(1 - found if down else found)
     if kind is None:
-        raise RefusedError("there is no such quantile", _SHARES, repeatable_sql(node))
+        raise RefusedError("there is no such quantile", _SHARES, node)
     return kind
 
 
@@ -508,4 +501,4 @@ def _count(node: exp.Count) -> Kind:
     distinct = counted.expressions if isinstance(counted, exp.Distinct) and not others else []
     if len(distinct) == 1 and name_of(without_brackets(distinct[0])) == "vehicle":
         return Kind.VEHICLES
-    raise RefusedError("records are counted, and vehicles", Kind.VEHICLES.value, repeatable_sql(node))
+    raise RefusedError("records are counted, and vehicles", Kind.VEHICLES.value, node)
