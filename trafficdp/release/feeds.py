@@ -100,12 +100,6 @@ def digest_of(path: Path, key: vehicle_key.VehicleKey) -> str | None:
         return None
 
 
-def sorted_by_time(batch: Batch) -> Batch:
-    """Return ``batch`` sorted by instant; records of the same instant stay in their order."""
-    order = np.argsort(batch.time_us, kind="stable")
-    return Batch(*(getattr(batch, name)[order] for name in Batch.__dataclass_fields__))
-
-
 HALF_WRITTEN = (".tmp", ".part", ".partial", ".crdownload", ".new")
 Stamp = tuple[int, int, int]
 
@@ -147,28 +141,19 @@ def file_stamp(path: Path) -> Stamp | None:
     return (status.st_ino, status.st_mtime_ns, status.st_size) if path.is_file() else None
 
 
-@dataclass
-class Pace:
-    """``speed`` seconds of stream time a second; 0: as fast as possible. Begins when first asked.
+def pace(speed: float, clock: Callable[[], float] = time.monotonic) -> Callable[[int], int | None]:
+    """Return what says up to which instant records are due: ``speed`` seconds of stream time a second.
 
-    Raises UsageError for a speed below 0.
+    It is called with the instant of the first record, which is due at its first call, and returns an instant,
+    both in microseconds since 1970 UTC; None, with a speed of 0: all are due. Raises UsageError below 0.
     """
+    if not 0 <= speed < float("inf"):
+        raise UsageError("a replay cannot run at this speed", got=speed, expected="0 or more")
+    began: list[float] = []
 
-    speed: float
-    clock: Callable[[], float] = time.monotonic
-    _began: float | None = field(default=None, init=False)
+    def due_us(first_us: int) -> int | None:
+        if not began:
+            began.append(clock())
+        return first_us + int((clock() - began[0]) * speed * 1e6) if speed else None
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.speed < float("inf"):
-            raise UsageError("a replay cannot run at this speed", got=self.speed, expected="0 or more")
-
-    def due_us(self, first_us: int) -> int | None:
-        """Return up to which instant records are due now, in microseconds since 1970 UTC; None: all are.
-
-        ``first_us`` is the instant of the first record, which was due when this was first called.
-        """
-        if not self.speed:
-            return None
-        if self._began is None:
-            self._began = self.clock()
-        return first_us + int((self.clock() - self._began) * self.speed * 1e6)
+    return due_us

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.mechanisms.running_sums import RunningSums
-from trafficdp.model import MapRequest, NeighbouringRelation, Statistic
+from trafficdp.model import NeighbouringRelation, Statistic
 from trafficdp.privacy.budget import BudgetPolicy, remaining_loss
 from trafficdp.privacy.disclosure import BinNumbers, NoiseStated, StreamStated, TreeShape
 from trafficdp.privacy.estimate import RefusalRule
@@ -47,13 +47,12 @@ RULES = (
 )
 SAID = (Statistic.MEAN, Statistic.VARIANCE)
 """What a stream can say."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SOME_CELL = int("8928308280fffff", 16)
 
 
 def charged_stream(
     curator: Curator, config: Config, *, again: bool, failpoint: Callable[[str], None]
-) -> tuple[vault_releases.StoredStream, release_specification.Specification]:
+) -> vault_releases.StoredStream:
     """Return the running stream of ``config``, charged now if there is none.
 
     Every vehicle will lose the stream's epsilon, but only when its first record is taken: until then it has a
@@ -65,8 +64,7 @@ def charged_stream(
     """
     wanted = configured_stream_specification(curator, config)
     for stored in reversed(vault_releases.all_streams(curator.vault)):
-        specification = release_specification.Specification.from_json(stored.facts)
-        same = same_stream(specification, wanted)
+        same = same_stream(release_specification.Specification.from_json(stored.facts), wanted)
         if not stored.ended:
             if not same:
                 raise UsageError(
@@ -74,7 +72,7 @@ def charged_stream(
                     expected="the configuration that it was charged under",
                     todo="restore it, or end the stream with `trafficdp stream --end`",
                 )
-            return stored, specification
+            return stored
         if same and not again:
             raise UsageError(
                 f"the stream {stored.release_id} asked just this, and is over",
@@ -100,17 +98,7 @@ def charged_stream(
         vault_releases.add_stream(curator.vault, wanted.release_id, entry.sequence, text)
     failpoint("charged")
     curator.head.write(entry)
-    return vault_releases.stream_named(curator.vault, wanted.release_id), wanted
-
-
-def running_stream(
-    curator: Curator,
-) -> tuple[vault_releases.StoredStream, release_specification.Specification]:
-    """Return the stream that runs and its specification; raise UsageError when there is none."""
-    for stored in vault_releases.all_streams(curator.vault):
-        if not stored.ended:
-            return stored, release_specification.Specification.from_json(stored.facts)
-    raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
+    return vault_releases.stream_named(curator.vault, wanted.release_id)
 
 
 def configured_stream_specification(curator: Curator, config: Config) -> release_specification.Specification:
@@ -129,23 +117,40 @@ def configured_stream_specification(curator: Curator, config: Config) -> release
         records_per_vehicle=settings.records_per_vehicle,
         records_per_step=settings.records_per_step,
     )
-    sources = tuple(
-        release_specification.source_facts(
-            declaration_json(source), source.name, "mixed" if source.missing_speed == "derive" else "reported"
-        )
-        for source in config.sources
-    )
-    nothing_yet = vault_fixes.DataVersion(0, "")
-    wanted = specification_of_stream(
-        replace(context_of(config, vault, nothing_yet, config.grid, at), sources=sources),
-        sums,
-        f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
-        vault_ledger.totals(vault).sum_of_maxima,
-        config.map.map_request,
-    )
     # what names a vehicle decides on its account: as long as the stream runs it is the same
     read_as = [[source.name, declaration_json(source)] for source in config.sources]
-    return replace(wanted, calibrated={**wanted.calibrated, "sources": read_as})
+    sources = tuple(
+        release_specification.source_facts(
+            declared, source.name, "mixed" if source.missing_speed == "derive" else "reported"
+        )
+        for source, (_, declared) in zip(config.sources, read_as, strict=True)
+    )
+    nothing_yet = vault_fixes.DataVersion(0, "")
+    context = replace(context_of(config, vault, nothing_yet, config.grid, at), sources=sources)
+    # bins and noise scales follow with its publications
+    return release_specification.specification_without_bins(
+        context,
+        f"s{len(vault_releases.all_streams(vault)) + 1:04d}",
+        calibrated={**sums.to_facts(), "sources": read_as},
+        bins=BinNumbers(total=0, released=0, constant=0, withheld=0, uninformative=0),
+        bounds=disclosure.bounds_of(sums.bound, BOUNDING, None, None),
+        charge=disclosure.Charge(
+            relation=RELATION,
+            loss=epsilon,
+            sum_before=PureDP(vault_ledger.totals(vault).sum_of_maxima),
+            budget=context.budget,
+            composition=sums.composition,
+            budget_changes=context.budget_changes,
+            vehicles=None,
+        ),
+        noise=disclosure.Noise(
+            request=config.map.map_request,
+            statements={each: sums.statement(each) for each in sums.statistics},
+            noise=NoiseStated(kind="stream"),
+            tuning_data=disclosure.TUNING_DATA,
+        ),
+        verdict=disclosure.Verdict(forced=False, threshold=1.0, value=0.0, rule=RefusalRule.INTERVAL),
+    )
 
 
 def _settings(config: Config) -> tuple[StreamSettings, PureDP]:
@@ -189,43 +194,6 @@ def _check_budget(curator: Curator, policy: BudgetPolicy, epsilon: PureDP, at: d
     vault_ledger.require_budget(curator.vault, nobody[:0], nobody[:0], policy, at)
 
 
-def specification_of_stream(
-    context: release_specification.ReleaseContext,
-    sums: RunningSums,
-    release_id: str,
-    spent_before: int,
-    request: MapRequest,
-) -> release_specification.Specification:
-    """Return what a stream is charged for; bins and noise scales follow with its publications.
-
-    ``sums`` is its mechanism. ``spent_before`` is the sum, over all charges before this one, of the largest
-    loss of any vehicle, in 10^-12 of epsilon.
-    """
-    return release_specification.specification_without_bins(
-        context,
-        release_id,
-        calibrated=sums.to_facts(),
-        bins=BinNumbers(total=0, released=0, constant=0, withheld=0, uninformative=0),
-        bounds=disclosure.bounds_of(sums.bound, BOUNDING, None, None),
-        charge=disclosure.Charge(
-            relation=RELATION,
-            loss=sums.allowance.epsilon,
-            sum_before=PureDP(spent_before),
-            budget=context.budget,
-            composition=sums.composition,
-            budget_changes=context.budget_changes,
-            vehicles=None,
-        ),
-        noise=disclosure.Noise(
-            request=request,
-            statements={each: sums.statement(each) for each in sums.statistics},
-            noise=NoiseStated(kind="stream"),
-            tuning_data=disclosure.TUNING_DATA,
-        ),
-        verdict=disclosure.Verdict(forced=False, threshold=1.0, value=0.0, rule=RefusalRule.INTERVAL),
-    )
-
-
 def running_sums_of(specification: release_specification.Specification) -> RunningSums:
     """Return the mechanism of a stream's running sums, rebuilt from what ``specification`` froze."""
     return RunningSums.from_facts(specification.calibrated, specification.request.bound)
@@ -238,11 +206,6 @@ def restored_stream(
     """Return the stream restored from its saved arrays ``parts``, by part and name; if empty, a new one."""
     enough = None if specification.request.publish_counts else specification.request.min_vehicles
     return running_sums_of(specification).stream(parts, enough)
-
-
-def end_of_step(sums: RunningSums, step: int) -> datetime:
-    """Return the instant (UTC) at which ``step`` of the horizon of ``sums`` ends; steps count from 0."""
-    return _EPOCH + timedelta(microseconds=sums.horizon.end_of(step))
 
 
 def same_stream(one: release_specification.Specification, other: release_specification.Specification) -> bool:
@@ -315,7 +278,7 @@ def stream_facts(specification: release_specification.Specification, step: int, 
     allowance, horizon = sums.allowance, sums.horizon
     return StreamStated(
         publication=number,
-        as_of=disclosure.rfc3339(end_of_step(sums, step), specification.grid.period.time_zone),
+        as_of=disclosure.rfc3339(horizon.end_of(step), specification.grid.period.time_zone),
         publish_every_minutes=horizon.step_us // MINUTE_US,
         lateness_minutes=horizon.lateness_us // MINUTE_US,
         steps=horizon.steps,

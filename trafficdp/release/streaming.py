@@ -123,9 +123,8 @@ class LiveStream:
     @property
     def over_at(self) -> datetime:
         """The instant after which no record counts: the end of the last step plus the allowed lateness."""
-        sums = self._state.sums
-        lateness = timedelta(microseconds=sums.horizon.lateness_us)
-        return stream_release.end_of_step(sums, sums.horizon.steps - 1) + lateness
+        horizon = self._state.sums.horizon
+        return horizon.end_of(horizon.steps - 1) + timedelta(microseconds=horizon.lateness_us)
 
     def read(
         self, path: Path | InputFile, digest: str, source: SourceDeclaration | None = None
@@ -156,26 +155,24 @@ class LiveStream:
         self,
         arrivals: Sequence[feeds.Arrival],
         due_us: Callable[[int], int | None],
-        wait: Callable[[], None],
         tell: Callable[[Progress], None],
     ) -> None:
         """Play the records of files in order of time, publishing on the way.
 
         ``due_us`` gets the instant of the first record and returns up to which instant records are due now
-        (None: all of them); where none is due, ``wait`` is called with the store unlocked. ``tell`` is called
-        with the progress after each part. A replay of the same files that was interrupted goes on where it
-        was.
+        (None: all of them). ``tell`` is called with the progress after each part. A replay of the same files
+        that was interrupted goes on where it was.
         """
         digest = self.key.digest("\n".join(each.digest for each in arrivals))
         with self._curators("stream") as curator:
             self._open(curator)
             batch, file = self._begin_file(curator, arrivals, digest)
-        batch = feeds.sorted_by_time(batch)
+        batch = batch.select(np.argsort(batch.time_us, kind="stable"))
         while not file.done:
             due = due_us(int(batch.time_us[0])) if len(batch) else None
             stop = len(batch) if due is None else int(np.searchsorted(batch.time_us, due, side="right"))
             if stop <= file.rows_taken and stop < len(batch):
-                wait()
+                time.sleep(0.05)
                 continue
             with self._curators("stream") as curator:
                 self._open(curator)
@@ -193,11 +190,7 @@ class LiveStream:
             if self._ended(curator):
                 return self._progress(curator)
             with self._unmaking():
-                closings = []
-                while self._stream.has_step_to_close(everything=True):
-                    closed = self._stream.close_step(self._noise())
-                    closings += [] if closed is None else [closed]
-                self._commit(curator, closings, None, ended=True)
+                self._commit(curator, self._close_steps(everything=True), None, ended=True)
             self._place(curator)
             return self._progress(curator)
 
@@ -223,20 +216,21 @@ class LiveStream:
         if self._running is None:
             vault.check_key(self.key.fingerprint)
             curator.check_not_behind()
-            for each in vault_releases.all_streams(vault):
+            streams = vault_releases.all_streams(vault)
+            for each in streams:
                 # what a process that died had committed, and not yet placed
                 before = placed_publication_number(self._store, each.release_id)
                 place_newest_publication(curator, each.release_id, before, PAGE_SECONDS)
-            if running:
-                stored, frozen = stream_release.running_stream(curator)
-            else:
-                stored, frozen = stream_release.charged_stream(
+            stored = next((each for each in streams if not each.ended), None)
+            if not running:
+                stored = stream_release.charged_stream(
                     curator, self._config, again=self._again, failpoint=failpoint
                 )
-            charge, sums = (
-                vault_ledger.Entries(vault)[stored.sequence - 1],
-                stream_release.running_sums_of(frozen),
-            )
+            if stored is None:
+                raise UsageError("no stream is running", todo="begin one with `trafficdp stream FOLDER`")
+            frozen = Specification.from_json(stored.facts)
+            charge = vault_ledger.Entries(vault)[stored.sequence - 1]
+            sums = stream_release.running_sums_of(frozen)
             self._running = _Running(
                 specification=frozen,
                 sums=sums,
@@ -245,10 +239,9 @@ class LiveStream:
                 placed=placed_publication_number(self._store, frozen.release_id),
             )
         state = self._running
-        if state.stream is None or state.generation != vault_releases.generation_of(
-            vault, state.specification.release_id
-        ):
-            state.generation, parts = vault_releases.load_parts(vault, state.specification.release_id)
+        name = state.specification.release_id
+        if state.stream is None or state.generation != vault_releases.generation_of(vault, name):
+            state.generation, parts = vault_releases.load_parts(vault, name)
             state.stream = stream_release.restored_stream(state.specification, parts)
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
             state.kept = ()
@@ -284,29 +277,32 @@ class LiveStream:
                 names = ", ".join(each.name for each in arrivals)
                 file = vault_releases.begin_file(vault, name, names, digest, text, datetime.now(UTC))
             parts = [self._state.reader.batch(vault, each) for each in arrivals]
-        columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS]
-        return Batch(*columns), file
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return Batch(*map(np.concatenate, columns)), file
 
     def _take(
         self, curator: Curator, batch: Batch, file: vault_releases.FileProgress, stop: int, *, live: bool
     ) -> vault_releases.FileProgress:
         """Take the rows of ``batch`` from where the file stands up to ``stop``; return where it stands."""
         now_us = int(datetime.now(UTC).timestamp() * 1e6) if live else None
-        part = Batch(*(getattr(batch, name)[:stop] for name in _COLUMNS))
+        part = batch.select(slice(stop))
         with self._unmaking():
             self._stream.open_accounts(part.vehicle[file.rows_taken :])
             self._permit(curator)
             while True:
                 row = self._stream.process(part, file.rows_taken, now_us)
-                closings = []
-                while self._stream.has_step_to_close():
-                    closed = self._stream.close_step(self._noise())
-                    closings += [] if closed is None else [closed]
+                closings = self._close_steps()
                 failpoint("batch taken")
                 file = replace(file, rows_taken=row, done=row == len(batch))
                 self._commit(curator, closings, file)
                 if row >= stop:
                     return file
+
+    def _close_steps(self, *, everything: bool = False) -> list[ClosedStep]:
+        closings = []
+        while self._stream.has_step_to_close(everything=everything):
+            closings.append(self._stream.close_step(self._noise()))
+        return [closed for closed in closings if closed is not None]
 
     def _permit(self, curator: Curator) -> None:
         """Say who can pay, by what other releases have left every vehicle."""
@@ -377,11 +373,9 @@ class LiveStream:
 
     def _place(self, curator: Curator) -> None:
         state = self._state
-        before, state.placed = (
-            state.placed,
-            place_newest_publication(curator, state.specification.release_id, state.placed, PAGE_SECONDS),
-        )
-        if state.placed != before:
+        newest = place_newest_publication(curator, self.specification.release_id, state.placed, PAGE_SECONDS)
+        if newest != state.placed:
+            state.placed = newest
             failpoint("files placed")
 
     def _progress(self, curator: Curator) -> Progress:
@@ -389,14 +383,11 @@ class LiveStream:
         return Progress(
             release_id=specification.release_id,
             publications=vault_releases.newest_publication(curator.vault, specification.release_id),
-            as_of=stream_release.end_of_step(self._state.sums, stream.closed - 1) if stream.closed else None,
+            as_of=self._state.sums.horizon.end_of(stream.closed - 1) if stream.closed else None,
             fates={name: int(count) for name, count in zip(FATES, stream.fates, strict=True)},
             folder=folder_of(self._store, specification.release_id),
             ended=self._ended(curator),
         )
-
-
-_COLUMNS = ("vehicle", "time_us", "cell", "slot", "value")
 
 
 def _now() -> str:
@@ -588,5 +579,5 @@ def replay_files(live: LiveStream, files: Sequence[Path], speed: float, *, tell:
             warn(arrival.refused)
     if not any(arrival.refused is None for arrival in arrivals):
         raise UsageError("nothing to replay", got="no file that can be read as declared")
-    live.replay(arrivals, feeds.Pace(speed).due_us, lambda: time.sleep(0.05), tell)
+    live.replay(arrivals, feeds.pace(speed), tell)
     tell(live.end())

@@ -9,6 +9,7 @@ All of this is decided by times, which are public.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
@@ -23,6 +24,7 @@ MINUTE_US = 60 * 1_000_000
 MOST_STEPS = 2**20
 ARITIES = (3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 25, 31)
 _SAMPLE_US = 15 * MINUTE_US
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,9 @@ class Horizon:
         passed = (clock_us - self.lateness_us - self.origin_us) // self.step_us
         return np.asarray(np.clip(passed, 0, self.steps), dtype=np.int64)
 
-    def end_of(self, step: int) -> int:
-        """Return the instant at which ``step`` ends, in microseconds since 1970 UTC."""
-        return self.origin_us + (step + 1) * self.step_us
+    def end_of(self, step: int) -> datetime:
+        """Return the instant (UTC) at which ``step`` ends."""
+        return _EPOCH + timedelta(microseconds=self.origin_us + (step + 1) * self.step_us)
 
 
 def _elements(grid: Grid, origin: int, step: int, steps: int, end: int) -> int:

@@ -115,17 +115,8 @@ class Allowance:
         return self.value_steps * self.mean_scale
 
     def loss(self, nodes: int) -> PureDP:
-        """Return the loss of a vehicle whose records are part of ``nodes`` tree nodes: nodes S / B."""
-        return loss_of(nodes, self.value_steps, self.mean_scale)
-
-
-def loss_of(nodes: int, value_steps: int, scale: int) -> PureDP:
-    """Return the loss of a vehicle in ``nodes`` tree nodes: nodes times ``value_steps`` S over ``scale`` B.
-
-    Rounded up. Raises UsageError for a scale (of the Laplace noise, in steps) of 0 or less.
-    """
-    integer_between(1, int(LARGEST_SCALE), scale=scale)
-    return PureDP(-(-nodes * value_steps * PICO // scale))
+        """Return the loss of a vehicle in ``nodes`` tree nodes: nodes S / B, rounded up."""
+        return PureDP(-(-nodes * self.value_steps * PICO // self.mean_scale))
 
 
 UNKNOWN = -1
@@ -302,6 +293,10 @@ class Batch:
     def __repr__(self) -> str:
         return f"<Batch: {len(self)} records, redacted>"
 
+    def select(self, rows: slice | IntArray) -> Batch:
+        """Return the records at the positions ``rows``, in that order."""
+        return Batch(*(values[rows] for values in vars(self).values()))
+
 
 @dataclass(frozen=True, repr=False)
 class ClosedStep:
@@ -414,7 +409,7 @@ class Stream:
         """
         step = self.closed
         self.closed += 1
-        rows = self.window.remove_step(step, self.horizon.end_of(step))
+        rows = self.window.remove_step(step, self.horizon.origin_us + self.closed * self.horizon.step_us)
         if not len(rows["bin"]):
             return None
         order_first = np.flatnonzero(np.append(True, rows["bin"][1:] != rows["bin"][:-1]))

@@ -55,16 +55,6 @@ def bit_length(number: IntArray | int) -> IntArray:
     return length + (left > 0)
 
 
-def nodes_touched(position: IntArray, heights: int) -> IntArray:
-    """Return how many nodes of a stream of 2^heights - 1 elements hold the element at 1-based ``position``.
-
-    The zeros among the ``heights`` lowest bits of position - 1: at most ``heights``, as for position 1.
-    """
-    before = np.asarray(position, dtype=np.int64) - 1
-    bits = (before[..., None] >> np.arange(heights)) & 1
-    return np.asarray(heights - bits.sum(axis=-1), dtype=np.int64)
-
-
 class TreeKind(StrEnum):
     """Which nodes a running sum is added up from; defined at the top of the module."""
 

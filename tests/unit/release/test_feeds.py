@@ -3,7 +3,7 @@
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.release.feeds import Pace, WatchedFolder, file_stamp
+from trafficdp.release.feeds import WatchedFolder, file_stamp, pace
 
 
 def test_whole_files_arrive_once_by_name_and_again_when_they_are_replaced(tmp_path):
@@ -32,14 +32,14 @@ def test_what_is_gone_is_no_file_and_settles_nothing(tmp_path):
 
 def test_an_instant_is_due_when_its_share_of_the_time_has_passed():
     now = [100.0]
-    pace = Pace(60, lambda: now[0])
-    assert pace.due_us(5_000_000) == 5_000_000
+    due_us = pace(60, lambda: now[0])
+    assert due_us(5_000_000) == 5_000_000
     now[0] += 2.5
-    assert pace.due_us(5_000_000) == 155_000_000
+    assert due_us(5_000_000) == 155_000_000
 
 
 def test_without_a_speed_all_is_due_and_backwards_nothing_runs():
-    assert Pace(0).due_us(7) is None
+    assert pace(0)(7) is None
     for speed in (-1.0, float("inf"), float("nan")):
         with pytest.raises(UsageError, match="cannot run at this speed"):
-            Pace(speed)
+            pace(speed)

@@ -457,7 +457,7 @@ def test_an_interrupted_replay_goes_on_where_it_was(live_city, monkeypatch):
         return first_us + len(calls) * 8 * 60 * 10**6
 
     with pytest.raises(KeyboardInterrupt):
-        live.replay([arrival], slowly, lambda: None, told.append)
+        live.replay([arrival], slowly, told.append)
     manifest = json.loads((told[-1].folder / "manifest.json").read_text(encoding="utf-8"))
     assert told[-1].as_of == datetime.fromisoformat(manifest["noise"]["stream"]["as_of"])
     before = live_city.sql("SELECT number, md5(bins) FROM stream_publications ORDER BY 1")

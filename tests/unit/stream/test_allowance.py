@@ -7,7 +7,7 @@ import pytest
 
 from trafficdp.errors import UsageError
 from trafficdp.privacy.loss import PureDP
-from trafficdp.stream.service import Allowance, loss_of
+from trafficdp.stream.service import Allowance
 
 
 def allowance(**changes):
@@ -43,8 +43,10 @@ def test_the_whole_allowance_costs_at_most_epsilon_and_less_noise_would_not_do(e
 
 
 def test_a_loss_is_rounded_up_to_whole_pico_epsilons():
-    assert loss_of(1, 1, 3) == PureDP(333_333_333_334)
-    assert loss_of(0, 5, 3) == PureDP(0)
+    subject = allowance(epsilon=PureDP.of(1), value_steps=1, heights=1, records_per_vehicle=3)
+    assert subject.mean_scale == 3
+    assert subject.loss(1) == PureDP(333_333_333_334)
+    assert subject.loss(0) == PureDP(0)
 
 
 def test_sums_that_64_bits_might_not_hold_are_refused_before_a_stream_begins():
