@@ -103,7 +103,7 @@ def audit(
     for claimant in chosen:
         # the same draws whatever was audited before it
         noise: NoiseSource = SecureNoise() if secure else SimulatedNoise(seed)
-        with settings.output.spinner(f"auditing {_name(claimant)}"):
+        with settings.output.spinner(f"auditing {slug(claimant.name)}"):
             findings += _findings(claimant, epsilon, noise, draws, confidence)
     settings.output.result(as_json(AuditFacts(findings=tuple(findings))))
     show(settings.output, findings)
@@ -119,14 +119,10 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _name(claimant: Claimant) -> str:
-    return slug(claimant.name)
-
-
 def _chosen(name: str | None, everything: bool, epsilon: float) -> list[Claimant]:
     releases = audited_releases(BOUND, PureDP.of(epsilon), DELTA)
     everyone: list[Claimant] = [*MECHANISMS, *mistakes(BOUND), *releases]
-    known = {_name(one): one for one in everyone}
+    known = {slug(one.name): one for one in everyone}
     if everything and name is None:
         return list(known.values())
     if name is None or everything:
@@ -143,65 +139,57 @@ def _chosen(name: str | None, everything: bool, epsilon: float) -> list[Claimant
     return [known[name]]
 
 
-def _finding(
-    name: str,
-    statistic: Statistic | None,
-    claim: float,
-    delta: float,
-    found: audit_lower_bound.LowerBound,
-    *,
-    mistake: bool,
-) -> FindingFacts:
-    above = found.epsilon > claim
-    return FindingFacts(
-        name=name,
-        statistic=statistic,
-        claim=claim,
-        delta=delta,
-        lower_bound=found.epsilon,
-        draws=found.draws,
-        confidence=found.confidence,
-        wrong_on_purpose=mistake,
-        verdict=MISTAKEN[not above] if mistake else CLAIMED[above],
-        pair=found.label,
-        event=found.event,
-    )
-
-
 def _findings(
     claimant: Claimant, epsilon: float, noise: NoiseSource, draws: int, confidence: float
 ) -> list[FindingFacts]:
+    found: list[tuple[Statistic | None, audit_lower_bound.LowerBound]] = []
     if isinstance(claimant, Mistake | AuditedRelease):
-        mistake, delta = isinstance(claimant, Mistake), claimant.delta
+        claim, delta = claimant.claim, claimant.delta
         drawn = claimant.wrong if isinstance(claimant, Mistake) else claimant.draws
-        found = audit_lower_bound.audit_draws(
+        bound = audit_lower_bound.audit_draws(
             drawn, claimant.pairs, noise, draws=draws, confidence=confidence, delta=delta
         )
-        return [_finding(_name(claimant), None, claimant.claim, delta, found, mistake=mistake)]
-    findings = []
-    given, claim, delta = epsilon, epsilon, 0.0
-    most = draws
-    if claimant.kind is LossKind.ZCDP:
-        rho = pure_to_zcdp(PureDP.of(epsilon))
-        given, claim, delta = float(rho.rho), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
-        most = min(draws, MOST_WHOLE_RUNS) if audit_lower_bound.runs_one_at_a_time(claimant) else draws
-    pairs = ranked_neighbours(BOUND)
-    for statistic in claimant.statistics:
-        rare = claimant.kind is LossKind.PURE and audit_lower_bound.has_lossy_step(
-            claimant, statistic, given, pairs, Ranks, ClaimedScores
-        )
-        found = audit_lower_bound.audit_mechanism(
-            claimant,
-            statistic,
-            given,
-            BOUND,
-            noise,
+        found.append((None, bound))
+    else:
+        given, claim, delta = epsilon, epsilon, 0.0
+        most = draws
+        if claimant.kind is LossKind.ZCDP:
+            rho = pure_to_zcdp(PureDP.of(epsilon))
+            given, claim, delta = float(rho.rho), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
+            most = min(draws, MOST_WHOLE_RUNS) if audit_lower_bound.runs_one_at_a_time(claimant) else draws
+        pairs = ranked_neighbours(BOUND)
+        for statistic in claimant.statistics:
+            rare = claimant.kind is LossKind.PURE and audit_lower_bound.has_lossy_step(
+                claimant, statistic, given, pairs, Ranks, ClaimedScores
+            )
+            bound = audit_lower_bound.audit_mechanism(
+                claimant,
+                statistic,
+                given,
+                BOUND,
+                noise,
+                delta=delta,
+                draws=most * (OF_CHOICES if rare else 1),
+                confidence=confidence,
+            )
+            found.append((statistic, bound))
+    mistake = isinstance(claimant, Mistake)
+    return [
+        FindingFacts(
+            name=slug(claimant.name),
+            statistic=statistic,
+            claim=claim,
             delta=delta,
-            draws=most * (OF_CHOICES if rare else 1),
-            confidence=confidence,
+            lower_bound=bound.epsilon,
+            draws=bound.draws,
+            confidence=bound.confidence,
+            wrong_on_purpose=mistake,
+            verdict=MISTAKEN[bound.epsilon <= claim] if mistake else CLAIMED[bound.epsilon > claim],
+            pair=bound.label,
+            event=bound.event,
         )
-        findings.append(_finding(claimant.name, statistic, claim, delta, found, mistake=False))
-    return findings
+        for statistic, bound in found
+    ]
 
 
 def show(output: Output, findings: list[FindingFacts]) -> None:

@@ -17,38 +17,16 @@ from trafficdp.cli.options import EpsilonOption, Output, RhoOption, Settings, lo
 from trafficdp.cli.plan_words import LossText, MechanismName, Size, Words, loss_facts
 from trafficdp.mechanisms.names import AUTO
 from trafficdp.mechanisms.simulated_cities import REFERENCE_SEED, SEED, Skill, percent
-from trafficdp.model import ContributionBound, Counts, Schema, SpeedUnit, Statistic, as_json
+from trafficdp.model import Schema, SpeedUnit, Statistic, as_json
 from trafficdp.planner.allocate import allocate
 from trafficdp.planner.allocation import Allocation
-from trafficdp.planner.choose import Choice, Offer, Split, constant_error
+from trafficdp.planner.choose import Offer, Split, constant_error
 from trafficdp.privacy.conversion import ApproxDP, approx_to_rho
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.loss import Loss, PureDP
 from trafficdp.release.results import Plan
 
 SPLITS = {Split.SAME_EPSILON: "same epsilon", Split.EQUAL_NOISE: "equal noise", None: "none"}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """All mechanisms for each statistic of a map, tried in simulated cities of ``seed``.
-
-    ``auto`` is the allocation that the setting auto would make. Errors are in the unit of ``bound``; people
-    are shown them in ``unit``.
-    """
-
-    loss: Loss
-    bound: ContributionBound
-    counts: Counts
-    withheld: int
-    choices: tuple[Choice, ...]
-    seed: int
-    auto: Allocation
-    unit: SpeedUnit
-
-    def in_display_unit(self, error: float, statistic: Statistic) -> float:
-        """Return ``error`` of ``statistic``, converted from the unit of ``bound`` to ``unit``."""
-        return error * statistic.factor(self.bound.unit, self.unit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,57 +155,40 @@ def compare(
             settings.output.result(as_json(facts_for_declared_grid(plan, ways)))
             show_noise_options(settings.output, plan, ways)
             return
-        found = comparison(plan, seed)
-    settings.output.result(as_json(comparison_facts(found)))
-    show(settings.output, found)
+        request, counts = plan.allocation.request, plan.allocation.counts
+        free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
+        auto = allocate(counts, free, plan.allocation.hour)
+        found = comparison_facts(plan, auto, seed)
+    settings.output.result(as_json(found))
+    show(settings.output, plan, auto, found)
 
 
-def comparison(plan: Plan, seed: int) -> Comparison:
-    """Return the comparison on the bins of ``plan``, tried on simulated speeds of ``seed``."""
-    allocation = plan.allocation
-    request, counts = allocation.request, allocation.counts
-    withheld = int((~allocation.keep).sum())
-    free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
-    auto = allocate(counts, free, allocation.hour)
-    return Comparison(
-        request.loss,
-        request.bound,
-        counts,
-        withheld,
-        plan.mechanism_choices(seed),
-        seed,
-        auto,
-        plan.display_unit,
-    )
+def comparison_facts(plan: Plan, auto: Allocation, seed: int) -> ComparisonFacts:
+    """Return all mechanisms on the map of ``plan``, tried in simulated cities of ``seed``, as plain values.
 
-
-def comparison_facts(found: Comparison) -> ComparisonFacts:
-    """Return the comparison as plain values."""
+    ``auto`` is the allocation that the setting auto would make.
+    """
+    request, shown = plan.allocation.request, plan.in_display_unit
     return ComparisonFacts(
-        **loss_facts(found.loss),
-        unit=found.unit,
-        bins=found.counts.bins,
-        bins_withheld=found.withheld,
-        seed=found.seed,
-        auto=found.auto.reason,
+        **loss_facts(request.loss),
+        unit=plan.display_unit,
+        bins=plan.allocation.counts.bins,
+        bins_withheld=int((~plan.allocation.keep).sum()),
+        seed=seed,
+        auto=auto.reason,
         maps=tuple(
-            MapFacts(
-                map=name,
-                skill={each: skill.stated(found.in_display_unit(1.0, each)) for each, skill in own.items()},
-            )
-            for name, own in found.auto.considered.items()
+            MapFacts(map=name, skill={each: skill.stated(shown(1.0, each)) for each, skill in own.items()})
+            for name, own in auto.considered.items()
         ),
         statistics=tuple(
             ChoiceFacts(
                 statistic=choice.statistic,
                 best=choice.chosen.mechanism,
                 reason=choice.reason,
-                constant_error=found.in_display_unit(
-                    constant_error(choice.statistic, found.bound), choice.statistic
-                ),
-                mechanisms=tuple(_offer_facts(found, offer) for offer in choice.offers),
+                constant_error=shown(constant_error(choice.statistic, request.bound), choice.statistic),
+                mechanisms=tuple(_offer_facts(plan, offer) for offer in choice.offers),
             )
-            for choice in found.choices
+            for choice in plan.mechanism_choices(seed)
         ),
     )
 
@@ -259,11 +220,11 @@ def facts_for_declared_grid(plan: Plan, options: tuple[NoiseOption, ...]) -> Com
     )
 
 
-def _offer_facts(found: Comparison, offer: Offer) -> OfferFacts:
+def _offer_facts(plan: Plan, offer: Offer) -> OfferFacts:
     fit = offer.fit
 
-    def told(error: float) -> float | None:
-        return None if fit is None else found.in_display_unit(error, offer.statistic)
+    def shown(error: float | None) -> float | None:
+        return None if fit is None or error is None else plan.in_display_unit(error, offer.statistic)
 
     return OfferFacts(
         mechanism=offer.mechanism,
@@ -271,29 +232,28 @@ def _offer_facts(found: Comparison, offer: Offer) -> OfferFacts:
         unenforced=offer.unenforced,
         split=None if fit is None else fit.split,
         loss=None if fit is None else str(fit.event.loss),
-        median_error=told(offer.median_error),
-        worst_error=told(offer.worst_error),
-        simulated_error=None if offer.tried is None else told(offer.tried),
+        median_error=shown(offer.median_error),
+        worst_error=shown(offer.worst_error),
+        simulated_error=shown(offer.tried),
         unavailable=offer.unavailable,
     )
 
 
-def show(output: Output, found: Comparison) -> None:
+def show(output: Output, plan: Plan, auto: Allocation, found: ComparisonFacts) -> None:
     """Print the comparison for people."""
-    quantity = found.loss.kind.quantity
-    _show_maps(output, found)
-    for choice in found.choices:
-        unit = choice.statistic.unit(found.unit)
-        columns = ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "best"]
+    loss = plan.allocation.request.loss
+    quantity = loss.kind.quantity
+    _show_maps(output, plan, auto)
+    for choice in found.statistics:
         output.table(
-            f"Expected error of the {choice.statistic.value.replace('_', ' ')} alone, {unit}, "
-            f"at {quantity} {found.loss}",
-            columns,
-            [_row(found, choice, offer) for offer in choice.offers],
+            f"Expected error of the {choice.statistic.value.replace('_', ' ')} alone, "
+            f"{choice.statistic.unit(found.unit)}, at {quantity} {loss}",
+            ["mechanism", "median", "worst", "simulated", "noise", f"{quantity} split", "best"],
+            [_row(offer, choice.best) for offer in choice.mechanisms],
         )
         output.say(f"best: {choice.reason}.")
         output.say("")
-    offers = [offer for choice in found.choices for offer in choice.offers]
+    offers = [offer for choice in found.statistics for offer in choice.mechanisms]
     for said in ("unavailable", "unenforced"):
         reasons = {getattr(offer, said): None for offer in offers}
         for reason in filter(None, reasons):
@@ -301,8 +261,8 @@ def show(output: Output, found: Comparison) -> None:
             output.say(f"{said}: {', '.join(names)}: {reason}.")
     output.say("")
     output.say(
-        f"Each mechanism spends the whole {quantity} on one statistic over {found.counts.bins} bins "
-        f"({found.withheld} are withheld); no vehicle loses more. median, worst: over the bins, of the "
+        f"Each mechanism spends the whole {quantity} on one statistic over {found.bins} bins "
+        f"({found.bins_withheld} are withheld); no vehicle loses more. median, worst: over the bins, of the "
         "expected error at the worst speeds there could be, from public counts."
     )
     output.say(
@@ -315,43 +275,35 @@ def show(output: Output, found: Comparison) -> None:
     )
 
 
-def _show_maps(output: Output, found: Comparison) -> None:
+def _show_maps(output: Output, plan: Plan, auto: Allocation) -> None:
     """Whole maps, each with all of the loss for all statistics, beside one city-wide average."""
-    statistics = tuple(found.auto.request.tolerance)
+    statistics = tuple(auto.request.tolerance)
     rows: list[list[object]] = []
-    for name, own in found.auto.considered.items():
-        numbers = [
-            f"{found.in_display_unit(float(own[each].error.mean()), each):#.4g}" for each in statistics
-        ]
+    for name, own in auto.considered.items():
+        numbers = [f"{plan.in_display_unit(float(own[each].error.mean()), each):#.4g}" for each in statistics]
         smaller = [percent(own[each].expected) for each in statistics]
-        rows.append([name, *numbers, *smaller, "<-" if found.auto.tried is own else ""])
+        rows.append([name, *numbers, *smaller, "<-" if auto.tried is own else ""])
     names = [each.value.replace("_", " ") for each in statistics]
     output.table(
-        f"Whole maps in simulated cities, at {found.loss.kind.quantity} {found.loss}",
+        f"Whole maps in simulated cities, at {auto.request.loss.kind.quantity} {auto.request.loss}",
         ["map", *(f"error of the {name}" for name in names), *(f"smaller, {name}" for name in names), "auto"],
         rows,
     )
-    output.say(f"{found.auto.reason}.")
+    output.say(f"{auto.reason}.")
     output.say(
         "smaller: by how much, compared with the error of one city-wide average shown in every hexagon."
     )
     output.say("")
 
 
-def _row(found: Comparison, choice: Choice, offer: Offer) -> list[object]:
-    if offer.fit is None:
-        numbers: list[object] = ["-", "-", "-"]
-        split = "-"
-    else:
-        told = [offer.median_error, offer.worst_error, offer.tried]
-        numbers = [
-            "-" if each is None else f"{found.in_display_unit(each, choice.statistic):#.4g}" for each in told
-        ]
-        split = SPLITS[offer.fit.split]
+def _row(offer: OfferFacts, best: str) -> list[object]:
+    errors = offer.median_error, offer.worst_error, offer.simulated_error
+    numbers = ["-" if each is None else f"{each:#.4g}" for each in errors]
     noise = "idealised" if offer.idealised else "exact"
     if offer.unenforced is not None:
         noise += ", unenforced"
-    return [offer.mechanism, *numbers, noise, split, "<-" if offer is choice.chosen else ""]
+    split = "-" if offer.loss is None else SPLITS[offer.split]
+    return [offer.mechanism, *numbers, noise, split, "<-" if offer.mechanism == best else ""]
 
 
 # The ways to make a map of which nothing about a vehicle is public, side by side; nothing is looked at.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
@@ -199,7 +199,7 @@ def sql(
     pipe it runs the statements one by one, and stops at an error.
     """
     settings: Settings = context.obj
-    with _Asked(settings, options, _format(options, out, settings.output), out) as asked:
+    with closing(_Asked(settings, options, _format(options, out, settings.output), out)) as asked:
         if query is not None:
             asked.run(query)
         elif sys.stdin is not None and sys.stdin.isatty():
@@ -207,7 +207,8 @@ def sql(
             asked.session()
             run_shell(asked.run, asked.describe, asked.toggle_expanded, settings.output)
         else:
-            run_script(_piped(), asked.run)
+            piped = b"" if sys.stdin is None else sys.stdin.buffer.read()
+            run_script(piped.decode("utf-8", "replace"), asked.run)
 
 
 def _format(options: QueryOptions, out: Path | None, output: Output) -> str:
@@ -231,17 +232,6 @@ def _format(options: QueryOptions, out: Path | None, output: Output) -> str:
     return form
 
 
-def _released(settings: Settings) -> Path:
-    configured = None
-    if settings.store is None and settings.config.exists():
-        configured = read_places(settings.config)[0]
-    return store_and_key(settings.config, settings.store, configured, None)[0] / RELEASED_NAME
-
-
-def _piped() -> str:
-    return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8", "replace")
-
-
 @dataclass
 class _Asked:
     """Runs statements, and prints their rows or writes them to ``out``."""
@@ -250,14 +240,8 @@ class _Asked:
     options: QueryOptions
     form: str
     out: Path | None
-    opened: list[AnalystSession] = field(default_factory=list)
+    opened: AnalystSession | None = None
     turned: bool = False
-
-    def __enter__(self) -> _Asked:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     @property
     def output(self) -> Output:
@@ -266,7 +250,11 @@ class _Asked:
     @property
     def path(self) -> Path:
         """The file of the released database."""
-        return _released(self.settings) if self.options.file is None else self.options.file
+        if self.options.file is not None:
+            return self.options.file
+        config, store = self.settings.config, self.settings.store
+        configured = read_places(config)[0] if store is None and config.exists() else None
+        return store_and_key(config, store, configured, None)[0] / RELEASED_NAME
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -275,13 +263,14 @@ class _Asked:
 
     def session(self) -> AnalystSession:
         """Return the session on the released database, opened when it is first needed."""
-        if not self.opened:
-            self.opened.append(AnalystSession.open(self.path, timeout=self.options.timeout, files=self.files))
-        return self.opened[0]
+        if self.opened is None:
+            self.opened = AnalystSession.open(self.path, timeout=self.options.timeout, files=self.files)
+        return self.opened
 
     def close(self) -> None:
-        while self.opened:
-            self.opened.pop().close()
+        if self.opened is not None:
+            self.opened.close()
+            self.opened = None
 
     def run(self, query: str) -> None:
         facts: dict[str, object] = {}

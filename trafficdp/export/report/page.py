@@ -267,27 +267,3 @@ class SlotsSection:
     maps: tuple[Figure, ...]
     panels: tuple[PlaceOverTime, ...]
     top: float
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The whole report. Numbers are in the release's display unit, with ``digits`` decimals.
-
-    ``several``: there is more than one time slot. ``level_read``: the level of the intervals that decide on
-    hatching. ``calibrated``: intervals rest on trials, not on a
-    theorem.
-    """
-
-    release: Release
-    created: str
-    several: bool
-    digits: int
-    bound: float
-    level_read: float
-    calibrated: bool
-    main: Section
-    timetable: AgainstTimetable | None
-    times: SlotsSection | None
-    others: tuple[Section, ...]
-    change: Change | None
-    change_legend: tuple[LegendLine, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,86 +103,41 @@ def _over_time(
 # From a release, and perhaps an earlier one, to everything that its report shows.
 
 
-@dataclass(frozen=True)
-class Contents:
-    """A release with all that is known of it; makes the parts of the page."""
+def _section(
+    lists: report_findings.ListBuilder, each: report_findings.StatisticFindings, marks: Marks, *, drawn: bool
+) -> report_page.Section:
+    """Return the part of the page on one statistic; its map, with ``marks``, only if ``drawn``."""
+    release, atlas, statistic = lists.release, lists.atlas, each.statistic
+    slot = fullest_slot(release, statistic)
+    return report_page.Section(
+        statistic=statistic,
+        bins=BinNumbers.of(release.estimates[statistic].status),
+        average=each.average,
+        order=each.order,
+        figure=atlas.figure(statistic, slot, marks, small=False) if drawn else None,
+        legend=legend(release, statistic, atlas.has_several_slots),
+        all=lists.full_list(each),
+        lists=lists.extreme_lists(each),
+        city=each.city,
+    )
 
-    release: Release
-    earlier: Release | None
-    found: report_findings.Findings
-    atlas: ReportMaps
-    lists: report_findings.ListBuilder
 
-    @classmethod
-    def of(cls, release: Release, earlier: Release | None) -> Contents:
-        """Return the contents of a report. Raises UsageError for releases that cannot be compared.
-
-        Raises DataError for a release without bins.
-        """
-        if not release.bins:
-            raise DataError("the release has no bins, so there is nothing to report")
-        found, atlas = report_findings.findings(release, earlier), ReportMaps.of(release)
-        return cls(release, earlier, found, atlas, report_findings.ListBuilder(atlas))
-
-    def page(self) -> report_page.Page:
-        """Return the whole page."""
-        release, atlas, unit = self.release, self.atlas, self.release.request.display_unit
-        first, *rest = self.found.statistics
-        cells = cells_with_diagram(release, first, atlas) if atlas.has_several_slots else ()
-        marks = self.lists.map_marks(first, cells)
-        drawn = [(cell, marks[cell][0]) for cell in cells]
-        return report_page.Page(
-            release=release,
-            created=disclosure.on_city_clocks(release.created_at, release.grid.period.time_zone),
-            several=atlas.has_several_slots,
-            digits=decimals(unit),
-            bound=float(release.request.bound.upper * release.request.bound.unit.factor_to(unit)),
-            level_read=classes.shown_level(release, first.statistic),
-            calibrated=is_calibrated(release, first.statistic),
-            main=self._section(first, marks),
-            timetable=self.lists.against_timetable(),
-            times=slots_section(release, first, atlas, drawn) if atlas.has_several_slots else None,
-            others=tuple(self._section(each, self.lists.map_marks(each, ())) for each in rest),
-            change=self._change(),
-            change_legend=CHANGE_LEGEND,
-        )
-
-    def _section(self, each: report_findings.StatisticFindings, marks: Marks) -> report_page.Section:
-        release, statistic = self.release, each.statistic
-        # what is not compared has a map where it is the first, and nothing else to show otherwise
-        shown = each.certain is not None or each is self.found.statistics[0]
-        slot = fullest_slot(release, statistic)
-        return report_page.Section(
-            statistic=statistic,
-            bins=BinNumbers.of(release.estimates[statistic].status),
-            average=each.average,
-            order=each.order,
-            figure=self.atlas.figure(statistic, slot, marks, small=False) if shown else None,
-            legend=legend(release, statistic, self.atlas.has_several_slots),
-            all=self.lists.full_list(each),
-            lists=self.lists.extreme_lists(each),
-            city=each.city,
-        )
-
-    def _change(self) -> report_page.Change | None:
-        earlier, changes = self.earlier, self.found.changes
-        if earlier is None:
-            return None
-        statistic = self.found.statistics[0].statistic
-        if changes is None:
-            return report_page.Change(
-                earlier, statistic, len(common_rows(self.release, earlier, statistic)[0])
-            )
-        rows, (fell, rose) = changes.rows, report_findings.changed_rows(changes.low, changes.high)
-        told = report_page.Change(earlier, statistic, len(rows), True, len(fell), len(rose), changes.average)
-        if not told.fell and not told.rose:
-            return told
-        slot = fullest_slot(self.release, statistic)
-        return replace(
-            told,
-            figure=self.atlas.change_figure(rows, rows[fell], rows[rose], slot),
-            lists=(self.lists.change_list(changes, fell, True), self.lists.change_list(changes, rose, False)),
-        )
+def _change(
+    lists: report_findings.ListBuilder, found: report_findings.Findings, earlier: Release
+) -> report_page.Change:
+    release, statistic, changes = lists.release, found.statistics[0].statistic, found.changes
+    if changes is None:
+        return report_page.Change(earlier, statistic, len(common_rows(release, earlier, statistic)[0]))
+    rows, (fell, rose) = changes.rows, report_findings.changed_rows(changes.low, changes.high)
+    told = report_page.Change(earlier, statistic, len(rows), True, len(fell), len(rose), changes.average)
+    if not told.fell and not told.rose:
+        return told
+    slot = fullest_slot(release, statistic)
+    return replace(
+        told,
+        figure=lists.atlas.change_figure(rows, rows[fell], rows[rose], slot),
+        lists=(lists.change_list(changes, fell, True), lists.change_list(changes, rose, False)),
+    )
 
 
 # The city report: one page for an engineer and a councillor, as HTML that asks no network, or as PDF.
@@ -248,11 +203,42 @@ def pdf_writer() -> ModuleType:
 
 
 def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
-    contents = Contents.of(release, earlier)
+    if not release.bins:
+        raise DataError("the release has no bins, so there is nothing to report")
+    found, atlas = report_findings.findings(release, earlier), ReportMaps.of(release)
+    lists, unit, bound = (
+        report_findings.ListBuilder(atlas),
+        release.request.display_unit,
+        release.request.bound,
+    )
+    first, *rest = found.statistics
+    several = atlas.has_several_slots
+    cells = cells_with_diagram(release, first, atlas) if several else ()
+    marks = lists.map_marks(first, cells)
+    with_diagram = [(cell, marks[cell][0]) for cell in cells]
+    # numbers are in the display unit, with ``digits`` decimals; ``level_read`` decides on hatching
+    page = {
+        "release": release,
+        "created": disclosure.on_city_clocks(release.created_at, release.grid.period.time_zone),
+        "several": several,
+        "digits": decimals(unit),
+        "bound": float(bound.upper * bound.unit.factor_to(unit)),
+        "level_read": classes.shown_level(release, first.statistic),
+        "calibrated": is_calibrated(release, first.statistic),
+        # what is not compared has a map where it is the first, and nothing else to show otherwise
+        "main": _section(lists, first, marks, drawn=True),
+        "timetable": lists.against_timetable(),
+        "times": slots_section(release, first, atlas, with_diagram) if several else None,
+        "others": [
+            _section(lists, each, lists.map_marks(each, ()), drawn=each.certain is not None) for each in rest
+        ],
+        "change": None if earlier is None else _change(lists, found, earlier),
+        "change_legend": CHANGE_LEGEND,
+    }
     return language.fill_template(
         "report.html",
         language.Language.of(release.disclosure.catalogue.language),
-        page=contents.page(),
+        page=page,
         paper=paper,
         panel={
             "width": report_page.WIDTH,
