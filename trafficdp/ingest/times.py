@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -278,20 +278,6 @@ def _micro(clock: pd.DatetimeIndex) -> IntArray:
 # The one internal shape that every reader yields.
 
 
-@dataclass(frozen=True)
-class TextColumns:
-    """The columns of a source as pa.string, shape (n,) each; ``speed`` None: the source has no speeds."""
-
-    vehicle: pa.Array
-    time: pa.Array
-    latitude: pa.Array
-    longitude: pa.Array
-    speed: pa.Array | None
-
-    def __repr__(self) -> str:
-        return f"<TextColumns: {len(self.time)} rows, redacted>"
-
-
 @dataclass(frozen=True, repr=False)
 class Records:
     """Records as a foreign file states them, nothing rejected yet; arrays of shape (n,), in file order.
@@ -324,29 +310,29 @@ class Records:
     @classmethod
     def from_text(
         cls,
-        columns: TextColumns,
+        vehicle: pa.Array,
+        times: Times,
+        latitude: pa.Array,
+        longitude: pa.Array,
+        speed: pa.Array | None = None,
         *,
-        time_format: str,
-        time_zone: str | None,
         nan_is_missing: bool = False,
         malformed: int = 0,
     ) -> Records:
-        """Build records from columns of text.
+        """Build records from columns of text (pa.string, shape (n,) each) and their ``times``.
 
-        ``nan_is_missing``: whether "NaN" is the source's way
-        of writing a missing speed (else it is unreadable).
+        ``speed`` None: the source has no speeds. ``nan_is_missing``: whether "NaN" is the source's way of
+        writing a missing speed (else it is unreadable).
         """
-        times = text_to_times(columns.time, time_format, time_zone)
-        rows = len(columns.time)
-        if columns.speed is None:
-            speeds, unreadable = np.full(rows, np.nan), np.zeros(rows, dtype=np.bool_)
-        else:
-            speeds, unreadable = text_to_numbers(columns.speed, nan_is_missing=nan_is_missing)
+        rows = len(vehicle)
+        if speed is None:
+            speed = pa.nulls(rows, pa.string())
+        speeds, unreadable = text_to_numbers(speed, nan_is_missing=nan_is_missing)
         return cls(
-            vehicle=pc.dictionary_encode(columns.vehicle),
+            vehicle=pc.dictionary_encode(vehicle),
             times=times,
-            latitude=text_to_numbers(columns.latitude)[0],
-            longitude=text_to_numbers(columns.longitude)[0],
+            latitude=text_to_numbers(latitude)[0],
+            longitude=text_to_numbers(longitude)[0],
             speed=speeds,
             speed_unreadable=unreadable,
             no_operator=np.zeros(rows, dtype=np.bool_),
@@ -357,33 +343,24 @@ class Records:
     @classmethod
     def concatenate(cls, parts: Sequence[Records]) -> Records:
         """Return the rows of all ``parts``, in order; no part gives no rows."""
+        if not parts:
+            none = pa.array([], pa.string())
+            return cls.from_text(none, _none_readable(0), none, none)
         if len(parts) == 1:
             return parts[0]
         kind = pa.dictionary(pa.int32(), pa.string())
         vehicles = pa.chunked_array([part.vehicle for part in parts], type=kind)
         vehicle = vehicles.unify_dictionaries().combine_chunks()
-        if isinstance(vehicle, pa.ChunkedArray):
-            vehicle = vehicle.chunk(0) if vehicle.num_chunks else pa.array([], kind)
-        none = np.zeros(0)
+        columns = ("latitude", "longitude", "speed", "speed_unreadable", "no_operator", "file")
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in columns
+        }
         return cls(
-            vehicle=vehicle,
-            times=Times(
-                np.concatenate([none.astype(np.int64), *(part.times.time_us for part in parts)]),
-                *(
-                    np.concatenate([none.astype(np.bool_), *(getattr(part.times, name) for part in parts)])
-                    for name in Times._fields[1:]
-                ),
-            ),
-            latitude=np.concatenate([none, *(part.latitude for part in parts)]),
-            longitude=np.concatenate([none, *(part.longitude for part in parts)]),
-            speed=np.concatenate([none, *(part.speed for part in parts)]),
-            speed_unreadable=np.concatenate(
-                [none.astype(np.bool_), *(part.speed_unreadable for part in parts)]
-            ),
+            vehicle=vehicle.chunk(0) if isinstance(vehicle, pa.ChunkedArray) else vehicle,
+            times=Times(*map(np.concatenate, zip(*(part.times for part in parts), strict=True))),
             malformed=sum(part.malformed for part in parts),
             header_times=sum(part.header_times for part in parts),
-            no_operator=np.concatenate([none.astype(np.bool_), *(part.no_operator for part in parts)]),
-            file=np.concatenate([none.astype(np.int32), *(part.file for part in parts)]),
+            **joined,
         )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trafficdp.ingest.clean import SATURATION, UnitCheck, clean
 from trafficdp.ingest.read import Reading, require_kept_rows
 from trafficdp.ingest.report import RULES, Extents, with_few_rows_kept
-from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.ingest.times import Records, text_to_times
 from trafficdp.model import NeighbouringRelation, Period, SourceDeclaration, SpeedUnit, UnitPeriod
 
 NOON = "2020-11-28T12:00:00+05:30"
@@ -256,13 +256,8 @@ def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed)
     source = SourceDeclaration(
         "city", "csv", ("*",), (UnitPeriod(SpeedUnit.METRES_PER_SECOND),), sentinels=(Decimal(255),)
     )
-    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    names = ("vehicle", "time", "latitude", "longitude", "speed")
-    records = Records.from_text(
-        TextColumns(**dict(zip(names, columns, strict=True))),
-        time_format="iso8601",
-        time_zone=None,
-    )
+    vehicle, time, *numbers = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    records = Records.from_text(vehicle, text_to_times(time, "iso8601", None), *numbers)
     cleaned = clean(records, replace(source, missing_speed=missing_speed), area, key, UnitCheck())
     assert set(cleaned.rejected) <= set(RULES)
     assert all(count > 0 for count in cleaned.rejected.values())

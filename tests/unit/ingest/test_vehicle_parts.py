@@ -13,7 +13,7 @@ from trafficdp.ingest import clean as cleaning
 from trafficdp.ingest import vehicle_key as module
 from trafficdp.ingest.clean import UnitCheck, clean
 from trafficdp.ingest.read import Reading, read_file
-from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.ingest.times import Records, text_to_times
 from trafficdp.ingest.vehicle_key import VehicleParts
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
 from trafficdp.sensitive import fixes_schema
@@ -28,10 +28,8 @@ ROW = st.tuples(
 
 
 def records_of(rows, malformed=0):
-    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    names = ("vehicle", "time", "latitude", "longitude", "speed")
-    text = TextColumns(**dict(zip(names, columns, strict=True)))
-    return Records.from_text(text, time_format="iso8601", time_zone=None, malformed=malformed)
+    vehicle, time, *numbers = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    return Records.from_text(vehicle, text_to_times(time, "iso8601", None), *numbers, malformed=malformed)
 
 
 def parts_of(blocks, scratch):

@@ -20,7 +20,7 @@ import pyarrow.csv
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.input_file import InputFile, Named
-from trafficdp.ingest.times import Records, TextColumns
+from trafficdp.ingest.times import Records, text_to_times
 from trafficdp.ingest.vehicle_key import with_operator
 from trafficdp.model import PAIRS, UTF16, Dialect, SourceDeclaration
 
@@ -151,29 +151,36 @@ def read_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     Raises DataError when the file has no rows, is not text in the declared encoding, or lacks a declared
     column, ConfigError when the source does not declare the columns.
     """
-    place = place_columns(source)
-    columns = declared_columns(source, ("vehicle", "time", *place))
-    dialect = source.dialect
-    for block, malformed in read_columns(file, list(columns.values()), dialect=dialect):
-        positions = {ours: block[columns[ours]] for ours in place}
-        if len(place) == 1:
-            positions = split_pair(place[0], positions[place[0]])
-        else:
-            positions = {ours: plain_numbers(text, dialect) for ours, text in positions.items()}
-        records = Records.from_text(
-            TextColumns(
-                vehicle=block[columns["vehicle"]],
-                time=block[columns["time"]],
-                **positions,
-                speed=plain_numbers(block[columns["speed"]], dialect) if "speed" in columns else None,
-            ),
-            time_format=source.time_format,
-            time_zone=source.time_zone,
-            malformed=malformed,
-        )
-        if "operator" in columns:
-            records = with_operator(records, block[columns["operator"]], source.operator_separator)
-        yield records
+    columns = declared_columns(source, ("vehicle", "time", *place_columns(source)))
+    for block, malformed in read_columns(file, list(columns.values()), dialect=source.dialect):
+        texts = {ours: block[name] for ours, name in columns.items()}
+        yield records_as_declared(source, texts, malformed)
+
+
+def records_as_declared(
+    source: SourceDeclaration, texts: Mapping[str, pa.Array], malformed: int = 0
+) -> Records:
+    """Return records from columns of text, by our names, that are written as ``source`` declares.
+
+    ``malformed`` is the number of other rows that are no records.
+    """
+    texts = {
+        ours: plain_numbers(text, source.dialect) if ours in ("latitude", "longitude", "speed") else text
+        for ours, text in texts.items()
+    }
+    for pair in PAIRS.keys() & texts.keys():
+        texts |= split_pair(pair, texts[pair])
+    records = Records.from_text(
+        texts["vehicle"],
+        text_to_times(texts["time"], source.time_format, source.time_zone),
+        texts["latitude"],
+        texts["longitude"],
+        texts.get("speed"),
+        malformed=malformed,
+    )
+    if "operator" not in texts:
+        return records
+    return with_operator(records, texts["operator"], source.operator_separator)
 
 
 def place_columns(source: SourceDeclaration) -> tuple[str, ...]:
@@ -434,17 +441,14 @@ def read_coalesced(
     if operator is not None:
         required.append(operator)
     for block, malformed in read_columns(file, required, every, source.dialect):
-        records = Records.from_text(
-            TextColumns(**{ours: _coalesced(block, names) for ours, names in columns.items()}),
-            time_format=time_format,
-            time_zone=source.time_zone,
-            nan_is_missing=True,
-            malformed=malformed,
-        )
+        texts = {ours: _coalesced(block, names) for ours, names in columns.items()}
+        time = texts.pop("time")
+        times = text_to_times(time, time_format, source.time_zone)
+        records = Records.from_text(times=times, **texts, nan_is_missing=True, malformed=malformed)
         if operator is not None:
             records = with_operator(records, block[operator], source.operator_separator)
-        own, times = (_coalesced(block, names) for names in (columns["time"][:1], columns["time"]))
-        yield replace(records, header_times=own.null_count - times.null_count)
+        own = _coalesced(block, columns["time"][:1])
+        yield replace(records, header_times=own.null_count - time.null_count)
 
 
 def _coalesced(block: Mapping[str, pa.Array], names: Sequence[str]) -> pa.Array:

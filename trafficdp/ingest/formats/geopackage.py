@@ -9,18 +9,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.csv_files import check_columns, declared_columns
-from trafficdp.ingest.formats.json_files import identifier_column, text_column
-from trafficdp.ingest.formats.parquet import points, unless_wgs84
+from trafficdp.ingest.formats.parquet import records_of, unless_wgs84
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.times import Records, TextColumns
-from trafficdp.ingest.vehicle_key import with_operator
+from trafficdp.ingest.times import Records
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
@@ -60,10 +57,13 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             if not total and file.refuse_by_rows:
                 raise DataError(f"{file.name} has no rows", got=f"layer {name}")
             cursor = database.execute(_query(name, [*columns.values()], geometry))
-            done = 0
+            names, done = [*columns, "geometry"], 0
             while rows := cursor.fetchmany(ROWS):
-                values = dict(zip((*columns, "geometry"), zip(*rows, strict=True), strict=True))
-                yield _records(file, source, values, system)
+                *values, blobs = zip(*rows, strict=True)
+                texts = [pa.array([_text(each) for each in column], pa.string()) for column in values]
+                points = pa.array([_wkb(each) for each in blobs], pa.binary())
+                batch = pa.RecordBatch.from_arrays([*texts, points], names)
+                yield records_of(file, source, {ours: ours for ours in names}, batch, system)
                 done += len(rows)
                 file.tell_progress(file.size * done // total)
         except sqlite3.Error:
@@ -171,30 +171,6 @@ def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return repr(value) if isinstance(value, int | float) else "?"
-
-
-def _records(
-    file: InputFile, source: SourceDeclaration, values: dict[str, tuple[Any, ...]], system: pyproj.CRS | None
-) -> Records:
-    blobs = pa.array([_wkb(each) for each in values.pop("geometry")], pa.binary())
-    latitude, longitude = points(file, blobs, system)
-    texts = {ours: [_text(each) for each in column] for ours, column in values.items()}
-    nowhere = pa.nulls(len(blobs), pa.string())
-    records = Records.from_text(
-        TextColumns(
-            vehicle=identifier_column(texts["vehicle"]),
-            time=text_column(texts["time"]),
-            latitude=nowhere,
-            longitude=nowhere,
-            speed=text_column(texts["speed"]) if "speed" in texts else None,
-        ),
-        time_format=source.time_format,
-        time_zone=source.time_zone,
-    )
-    records = replace(records, latitude=latitude, longitude=longitude)
-    if "operator" not in texts:
-        return records
-    return with_operator(records, identifier_column(texts["operator"]), source.operator_separator)
 
 
 def _wkb(blob: object) -> bytes | None:

@@ -12,9 +12,8 @@ import pyarrow as pa
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats import csv_files
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.times import Records, TextColumns
-from trafficdp.ingest.vehicle_key import with_operator
-from trafficdp.model import SourceDeclaration
+from trafficdp.ingest.times import Records, text_to_times
+from trafficdp.model import PAIRS, SourceDeclaration
 
 # A JSON file as records: one a line, or one document that holds them all.
 
@@ -197,25 +196,13 @@ def declared_records(
 
     ``malformed`` is the number of other rows that are no records.
     """
-    place = csv_files.place_columns(source)
-    positions = {ours: csv_files.plain_numbers(text_column(values[ours]), source.dialect) for ours in place}
-    speed = (
-        csv_files.plain_numbers(text_column(values["speed"]), source.dialect) if "speed" in values else None
-    )
-    records = Records.from_text(
-        TextColumns(
-            vehicle=identifier_column(values["vehicle"]),
-            time=text_column(values["time"]),
-            **(csv_files.split_pair(place[0], positions[place[0]]) if len(place) == 1 else positions),
-            speed=speed,
-        ),
-        time_format=source.time_format,
-        time_zone=source.time_zone,
-        malformed=malformed,
-    )
-    if "operator" not in values:
-        return records
-    return with_operator(records, identifier_column(values["operator"]), source.operator_separator)
+    texts = {
+        ours: identifier_column(column) if ours in ("vehicle", "operator") else text_column(column)
+        for ours, column in values.items()
+    }
+    for pair in PAIRS.keys() & texts.keys():
+        texts[pair] = csv_files.plain_numbers(texts[pair], source.dialect)
+    return csv_files.records_as_declared(source, texts, malformed)
 
 
 def value_at_path(value: object, path: str) -> object:
@@ -272,15 +259,11 @@ def read_iudx(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             }
         )
         yield Records.from_text(
-            TextColumns(
-                vehicle=identifier_column(vehicles),
-                time=text_column(times),
-                latitude=text_column([latitude for _, latitude in places]),
-                longitude=text_column([longitude for longitude, _ in places]),
-                speed=text_column([_property(record, speed_keys) for record in observations]),
-            ),
-            time_format=source.time_format,
-            time_zone=source.time_zone,
+            identifier_column(vehicles),
+            text_to_times(text_column(times), source.time_format, source.time_zone),
+            latitude=text_column([latitude for _, latitude in places]),
+            longitude=text_column([longitude for longitude, _ in places]),
+            speed=text_column([_property(record, speed_keys) for record in observations]),
             malformed=malformed,
         )
     check_keys(file, present)
@@ -359,15 +342,11 @@ def read_mds(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             }
         )
         yield Records.from_text(
-            TextColumns(
-                vehicle=identifier_column([record.get(vehicle_key) for record in telemetry]),
-                time=text_column([record.get("timestamp") for record in telemetry]),
-                latitude=text_column([place.get("lat") for place in locations]),
-                longitude=text_column([place.get("lng") for place in locations]),
-                speed=text_column([place.get("speed") for place in locations]),
-            ),
-            time_format="epoch_ms",
-            time_zone=None,
+            identifier_column([record.get(vehicle_key) for record in telemetry]),
+            text_to_times(text_column([record.get("timestamp") for record in telemetry]), "epoch_ms", None),
+            latitude=text_column([place.get("lat") for place in locations]),
+            longitude=text_column([place.get("lng") for place in locations]),
+            speed=text_column([place.get("speed") for place in locations]),
             malformed=malformed,
         )
     check_keys(file, present)

@@ -22,7 +22,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.formats import json_files
 from trafficdp.ingest.formats.xml_files import Columns, is_xml, path_of_first, record_columns
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
+from trafficdp.ingest.times import Records, text_to_numbers, text_to_times
 from trafficdp.ingest.vehicle_key import with_operator
 from trafficdp.model import SourceDeclaration
 
@@ -151,18 +151,11 @@ def _text(value: object) -> object:
 
 def _records(columns: Columns, source: SourceDeclaration, malformed: int) -> Records:
     recorded, located, operator, vehicle, speed, longitude, latitude, coordinates, system = columns
+    blank = pc.equal(pc.utf8_trim_whitespace(located), "")
+    time = pc.coalesce(pc.if_else(blank, pa.scalar(None, pa.string()), located), recorded)
+    times = text_to_times(time, source.time_format, source.time_zone)
     records = Records.from_text(
-        TextColumns(
-            vehicle=vehicle,
-            time=pc.coalesce(_unless_blank(located), recorded),
-            latitude=latitude,
-            longitude=longitude,
-            speed=speed,
-        ),
-        time_format=source.time_format,
-        time_zone=source.time_zone,
-        nan_is_missing=True,
-        malformed=malformed,
+        vehicle, times, latitude, longitude, speed, nan_is_missing=True, malformed=malformed
     )
     records = with_operator(records, operator)
     projected = np.isnan(records.latitude) & np.isnan(records.longitude)
@@ -174,10 +167,6 @@ def _records(columns: Columns, source: SourceDeclaration, malformed: int) -> Rec
         latitude=np.where(projected, latitudes, records.latitude),
         longitude=np.where(projected, longitudes, records.longitude),
     )
-
-
-def _unless_blank(text: pa.Array) -> pa.Array:
-    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(text), ""), pa.scalar(None, pa.string()), text)
 
 
 def _degrees(coordinates: pa.Array, systems: pa.Array) -> tuple[FloatArray, FloatArray]:

@@ -23,7 +23,7 @@ from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats.csv_files import declared_columns, place_columns
 from trafficdp.ingest.formats.json_files import check_keys, declared_records, text_column
 from trafficdp.ingest.input_file import InputFile
-from trafficdp.ingest.times import Records, TextColumns, text_to_numbers
+from trafficdp.ingest.times import Records, text_to_numbers, text_to_times
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
@@ -385,16 +385,8 @@ def read_nextbus(file: InputFile, source: SourceDeclaration) -> Iterator[Records
         found += len(rows)
         time = np.rint((np.nan if moment is None else moment) - 1000 * text_to_numbers(age)[0])
         within = np.abs(time) < 2**53
-        yield Records.from_text(
-            TextColumns(
-                vehicle=vehicle,
-                time=pa.array(np.where(within, time, 0).astype(np.int64), mask=~within).cast(pa.string()),
-                latitude=latitude,
-                longitude=longitude,
-                speed=speed,
-            ),
-            time_format="epoch_ms",
-            time_zone=None,
-        )
+        milliseconds = pa.array(np.where(within, time, 0).astype(np.int64), mask=~within)
+        times = text_to_times(milliseconds.cast(pa.string()), "epoch_ms", None)
+        yield Records.from_text(vehicle, times, latitude, longitude, speed)
     if not found and moment is None and file.refuse_by_rows:
         raise DataError(f"{file.name} has no vehicles", expected="NextBus XML: body/vehicle and lastTime")
