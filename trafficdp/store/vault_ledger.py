@@ -14,13 +14,13 @@ from trafficdp._durable import new_token
 from trafficdp.arrays import IntArray
 from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
 from trafficdp.privacy import budget
-from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, canonical, check_chain
+from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 # The ledger in the vault: reading it, and the personal accounts.
 
@@ -33,11 +33,7 @@ def ledger_rows(vault: Vault, after: int = 0) -> list[LedgerRow]:
 
     Raises StoreDamagedError where the chain is broken.
     """
-    result = _rows(
-        vault,
-        "SELECT sequence, entry, head_hash FROM ledger WHERE sequence > ? ORDER BY sequence",
-        [after],
-    )
+    result = _rows(vault, "WHERE sequence > ? ORDER BY sequence", [after])
     check_chain(result, Entries(vault)[after - 1] if after else None)
     return result
 
@@ -58,9 +54,7 @@ class Entries(Sequence[LedgerRow]):
     def __getitem__(self, place: int | slice) -> LedgerRow | Sequence[LedgerRow]:
         if isinstance(place, slice):
             return ledger_rows(self.vault)[place]
-        found = _rows(
-            self.vault, "SELECT sequence, entry, head_hash FROM ledger WHERE sequence = ?", [place + 1]
-        )
+        found = _rows(self.vault, "WHERE sequence = ?", [place + 1])
         if not found:
             raise StoreDamagedError(
                 "the ledger's chain is broken",
@@ -82,8 +76,7 @@ def promises(vault: Vault) -> list[LedgerRow]:
     ledger without one.
     """
     if vault.promises is None:
-        found = "SELECT sequence, entry, head_hash FROM ledger WHERE contains(entry, ?) ORDER BY sequence"
-        rows = _rows(vault, found, [f'"kind":"{budget.KIND}"'])
+        rows = _rows(vault, "WHERE contains(entry, ?) ORDER BY sequence", [f'"kind":"{budget.KIND}"'])
         for row in rows[-1:]:
             check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
         if not rows and newest_entry(vault) is not None:
@@ -97,14 +90,15 @@ def promises(vault: Vault) -> list[LedgerRow]:
     return vault.promises
 
 
-def _rows(vault: Vault, statement: str, parameters: Sequence[object] = ()) -> list[LedgerRow]:
-    found = run(vault.connection, statement, parameters)
+def _rows(vault: Vault, which: str, parameters: Sequence[object] = ()) -> list[LedgerRow]:
+    """Return entries of the ledger; ``which`` and in which order says the end of a SELECT."""
+    found = run(vault.connection, f"SELECT sequence, entry, head_hash FROM ledger {which}", parameters)  # noqa: S608
     return [LedgerRow(int(sequence), str(entry), str(head)) for sequence, entry, head in found]
 
 
 def newest_entry(vault: Vault) -> LedgerRow | None:
     """Return the newest entry of the ledger, None in a new store."""
-    found = _rows(vault, "SELECT sequence, entry, head_hash FROM ledger ORDER BY sequence DESC LIMIT 1")
+    found = _rows(vault, "ORDER BY sequence DESC LIMIT 1")
     return found[0] if found else None
 
 
@@ -117,50 +111,20 @@ def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     return row
 
 
-# of the charges that are named, of all where none is
-_SPENT = """WITH paid AS (
-    FROM vehicle_charges
-    WHERE CAST($charges AS BIGINT[]) IS NULL OR sequence IN (SELECT unnest(CAST($charges AS BIGINT[])))
-), spent AS (
-    SELECT vehicle_id, CAST(sum(loss_pico) AS BIGINT) AS loss_pico FROM paid GROUP BY vehicle_id
-) """
-_SPENT_BY_VEHICLE = _SPENT + "FROM spent ORDER BY vehicle_id"
-
-
-def spent(vault: Vault, vehicle: IntArray, window: budget.Window | None = None) -> IntArray:
+def spent(
+    vault: Vault, vehicle: IntArray, window: budget.Window | None = None, *, analyst: str | None = None
+) -> IntArray:
     """Return the loss that each of ``vehicle`` (n,) was charged in ``window``, shape (n,); None: ever.
 
-    Private. In whole numbers of 10^-12 of the store's kind of loss; 0 for a vehicle without charges.
+    With ``analyst``, a name, and no window: what it was ever charged for questions by that one. Private. In
+    whole numbers of 10^-12 of the store's kind of loss; 0 for a vehicle without charges.
     """
     if window is None or not window.months:
-        return _of_vehicles(_spent_by_all(vault, None), vehicle)
-    if _months_are_kept(vault, window.time_zone):
-        return _of_vehicles(query(vault.connection, _SPENT_IN_MONTHS, [window.months]), vehicle)
-    spent_in = {"charges": _charges_in(vault, window)}
-    return _of_vehicles(query(vault.connection, _SPENT_BY_VEHICLE, spent_in), vehicle)
-
-
-def spent_by_analyst(vault: Vault, vehicle: IntArray, analyst: str) -> IntArray:
-    """Return the loss each of ``vehicle`` (n,) was ever charged for questions by ``analyst``, shape (n,).
-
-    ``analyst`` is a name. Private. In whole numbers of 10^-12 of the store's kind of loss.
-    """
-    return _of_vehicles(_spent_by_all(vault, analyst), vehicle)
-
-
-def _spent_by_all(vault: Vault, analyst: str | None) -> pa.Table:
-    """Return vehicle_id (rising) and loss_pico, the sum of all charges; with a name, of that analyst's."""
-    if _sums_are_kept(vault):
-        kept = "SELECT vehicle_id, loss_pico FROM spending WHERE analyst IS NOT DISTINCT FROM ? ORDER BY ALL"
-        return query(vault.connection, kept, [analyst])
-    charges = None if analyst is None else charges_by_analyst(vault, analyst).get(analyst, [])
-    return query(vault.connection, _SPENT_BY_VEHICLE, {"charges": charges})
-
-
-def _of_vehicles(table: pa.Table, vehicle: IntArray) -> IntArray:
-    """Return loss_pico of each of ``vehicle`` (n,) from ``table``, whose vehicle_id rises; 0 if not in it."""
-    known = table.column("vehicle_id").to_numpy().astype(np.int64)
-    losses = table.column("loss_pico").to_numpy().astype(np.int64)
+        table = query(vault.connection, _sums(vault) + _SPENT, [analyst])
+    else:
+        with _sums_by_month(vault, window.time_zone) as sums:
+            table = query(vault.connection, sums + _SPENT_IN_MONTHS, [window.months])
+    known, losses = (table.column(name).to_numpy().astype(np.int64) for name in ("vehicle_id", "loss_pico"))
     if not len(known):
         return np.zeros(len(vehicle), dtype=np.int64)
     place = np.minimum(np.searchsorted(known, vehicle), len(known) - 1)
@@ -193,15 +157,9 @@ def require_budget(
 
 def largest_spent_in(vault: Vault, window: budget.Window) -> int:
     """Return the most that any vehicle was charged in ``window``, in 10^-12 of the store's kind of loss."""
-    if not _months_are_kept(vault, window.time_zone):
-        of = {"charges": _charges_in(vault, window)}
-        return number(vault.connection, _SPENT + "FROM spent SELECT coalesce(max(loss_pico), 0)", of)
     largest = f"SELECT coalesce(max(loss_pico), 0) FROM ({_SPENT_IN_MONTHS})"  # noqa: S608 - ours
-    return number(vault.connection, largest, [window.months])
-
-
-def _charges_in(vault: Vault, window: budget.Window) -> list[int]:
-    return [sequence for sequence, at in _instants(vault).items() if window.contains(at)]
+    with _sums_by_month(vault, window.time_zone) as sums:
+        return number(vault.connection, sums + largest, [window.months])
 
 
 def _instants(vault: Vault) -> dict[int, datetime]:
@@ -259,6 +217,7 @@ def add_charges(
 # in the transaction of the charge itself, and not read where they count other rows than there are: a version
 # of trafficdp that does not know them may have charged.
 
+_SPENT = "SELECT vehicle_id, loss_pico FROM spending WHERE analyst IS NOT DISTINCT FROM ? ORDER BY ALL"
 _ADD = (
     """INSERT INTO spending SELECT CAST($analyst AS VARCHAR), vehicle_id, 0
     FROM incoming_charges AS incoming
@@ -275,6 +234,14 @@ def _sums_are_kept(vault: Vault) -> bool:
         # nobody else writes while it is open
         vault.sums_are_kept = number(vault.connection, counted) == 0
     return vault.sums_are_kept
+
+
+def _sums(vault: Vault) -> str:
+    """Return what a query on spending and charge_totals begins with: nothing where they are kept."""
+    if _sums_are_kept(vault):
+        return ""
+    spending, of_charges = (script(f"statements/{name}") for name in ("spending", "charge_totals"))
+    return f"WITH spending AS ({spending}), charge_totals AS ({of_charges}) "
 
 
 # Where ceilings follow the calendar also the sums of every month, in the time zone of the store's promise.
@@ -307,6 +274,16 @@ def _months_are_kept(vault: Vault, time_zone: str) -> bool:
     counted = """SELECT (SELECT count(*) FROM vehicle_charges) - (
         SELECT coalesce(sum(charges), 0) FROM spending_a_month WHERE time_zone = ?)"""
     return number(vault.connection, counted, [time_zone]) == 0
+
+
+@contextmanager
+def _sums_by_month(vault: Vault, time_zone: str) -> Iterator[str]:
+    """Give the block what a query on spending_a_month begins with: nothing where it is kept."""
+    if _months_are_kept(vault, time_zone):
+        yield ""
+    else:
+        with _charge_months(vault, time_zone):
+            yield f"WITH spending_a_month AS ({script('statements/spending_a_month')}) "
 
 
 def _newest(vault: Vault, time_zone: str, default: datetime) -> datetime:
@@ -427,20 +404,12 @@ class Totals:
 
 def totals(vault: Vault, analyst: str | None = None) -> Totals:
     """Return the sums over all charges, or over those for the questions of ``analyst``, a name."""
-    if _sums_are_kept(vault):
-        kept = """SELECT
-            (SELECT coalesce(max(loss_pico), 0) FROM spending WHERE analyst IS NOT DISTINCT FROM $analyst),
-            (SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM (
-                SELECT max(largest_pico) AS most FROM charge_totals
-                WHERE $analyst IS NULL OR analyst = $analyst GROUP BY sequence))"""
-        ((largest, maxima),) = run(vault.connection, kept, {"analyst": analyst})
-        return Totals(int(largest), int(maxima))
-    charges = None if analyst is None else charges_by_analyst(vault, analyst).get(analyst, [])
-    both = (
-        "SELECT (SELECT coalesce(max(loss_pico), 0) FROM spent), (SELECT coalesce(CAST(sum(most) AS BIGINT), "
-        "0) FROM (SELECT max(loss_pico) AS most FROM paid GROUP BY sequence))"
-    )
-    ((largest, maxima),) = run(vault.connection, _SPENT + both, {"charges": charges})
+    both = """SELECT
+        (SELECT coalesce(max(loss_pico), 0) FROM spending WHERE analyst IS NOT DISTINCT FROM $analyst),
+        (SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM (
+            SELECT max(largest_pico) AS most FROM charge_totals
+            WHERE $analyst IS NULL OR analyst = $analyst GROUP BY sequence))"""
+    ((largest, maxima),) = run(vault.connection, _sums(vault) + both, {"analyst": analyst})
     return Totals(int(largest), int(maxima))
 
 
@@ -523,26 +492,12 @@ class AnalystSpending:
     sum_of_maxima: Loss
 
 
-def charges_by_analyst(vault: Vault, name: str | None = None) -> dict[str, list[int]]:
-    """Return the ledger numbers of all charges for questions, by name of the analyst who asked.
-
-    With ``name`` only those of that analyst.
-    """
-    of = '"analyst":' if name is None else canonical({"analyst": name})[1:-1]
-    found: dict[str, list[int]] = {}
-    made = "FROM charges SELECT sequence, entry ->> 'analyst' WHERE contains(entry, ?) ORDER BY sequence"
-    for sequence, analyst in run(vault.connection, _CHARGES + made, [of]):
-        found.setdefault(str(analyst), []).append(int(sequence))
-    return found
-
-
 def left_for_analyst(vault: Vault, vehicle: IntArray, analyst: budget.Analyst) -> IntArray:
     """Return what each of ``vehicle`` (n,) may still lose by questions of ``analyst``, shape (n,).
 
     Private. In 10^-12 of the store's kind of loss, at least 0.
     """
-    paid = spent_by_analyst(vault, vehicle, analyst.name)
-    return np.maximum(analyst.budget.pico - paid, 0)
+    return np.maximum(analyst.budget.pico - spent(vault, vehicle, analyst=analyst.name), 0)
 
 
 def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, analyst: budget.Analyst) -> None:
@@ -566,10 +521,12 @@ def require_analyst_budget(vault: Vault, vehicle: IntArray, loss: IntArray, anal
 
 def analyst_spending(vault: Vault) -> list[AnalystSpending]:
     """Return what each analyst who was ever charged has spent, sorted by name. No vehicle is named."""
+    asked = """FROM charges SELECT entry ->> 'analyst' AS name, count(*)
+        WHERE contains(entry, '"analyst":') GROUP BY name ORDER BY name"""
     found = []
-    for name, charges in sorted(charges_by_analyst(vault).items()):
+    for name, charges in run(vault.connection, _CHARGES + asked):
         loss_of = LOSSES[promise_in_force(vault).policy.kind]
         sums = totals(vault, analyst=name)
         largest, maxima = loss_of(sums.largest), loss_of(sums.sum_of_maxima)
-        found.append(AnalystSpending(name, len(charges), largest, maxima))
+        found.append(AnalystSpending(name, charges, largest, maxima))
     return found

@@ -105,11 +105,7 @@ def spending_of(city):
     with Vault.open(city.store) as vault:
         return [
             (
-                (
-                    vault_ledger.spent(vault, vehicles)
-                    if name is None
-                    else vault_ledger.spent_by_analyst(vault, vehicles, name)
-                ).tolist(),
+                vault_ledger.spent(vault, vehicles, analyst=name).tolist(),
                 vault_ledger.totals(vault, analyst=name),
             )
             for name in (None, "newsroom", "nobody")
