@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time
+from datetime import datetime
 from fractions import Fraction
 from itertools import pairwise
 from typing import Annotated
@@ -40,26 +40,20 @@ from trafficdp.privacy.loss import LOSSES, PICO, ZCDP, Loss, LossKind, PureDP
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time in which a vehicle may lose ``ceiling``: instants from ``start`` up to ``end``.
+    """A stretch of time in which a vehicle may lose ``ceiling``.
 
-    ``months`` says which: what its months begin with ("2026", "2026-11"), nothing for all time; an end that
-    is None is open. Months are those of ``time_zone``.
+    ``months`` says which: what its months begin with ("2026", "2026-11"), nothing for all time. Months are
+    those of ``time_zone`` (``month_of``).
     """
 
     months: str
     ceiling: Loss
-    start: datetime | None = None
-    end: datetime | None = None
     time_zone: str = "UTC"
 
     @property
     def name(self) -> str:
         """The window in words: "in all", "in 2026" or "in 2026-11"."""
         return f"in {self.months or 'all'}"
-
-    def contains(self, instant: datetime) -> bool:
-        """Return whether a charge made at the time ``instant`` counts in this window."""
-        return (self.start is None or self.start <= instant) and (self.end is None or instant < self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +98,13 @@ class BudgetPolicy:
         """
         if at.tzinfo is None:
             raise UsageError("an instant has no offset from UTC", got=at.isoformat())
-        local = at.astimezone(zone_of(self.time_zone))
+        month = month_of(at, self.time_zone)
         found = [Window("", self.total)]
         if self.a_year is not None:
-            ends = date(local.year, 1, 1), date(local.year + 1, 1, 1)
-            found.append(self._window(f"{local.year}", self.a_year, *ends))
+            found.append(Window(month.partition("-")[0], self.a_year, self.time_zone))
         if self.a_month is not None:
-            first = date(local.year, local.month, 1)
-            ends = first, date(local.year + local.month // 12, local.month % 12 + 1, 1)
-            found.append(self._window(f"{first:%Y-%m}", self.a_month, *ends))
+            found.append(Window(month, self.a_month, self.time_zone))
         return tuple(found)
-
-    def _window(self, months: str, ceiling: Loss, first: date, end: date) -> Window:
-        zone = zone_of(self.time_zone)
-        start, stop = (datetime.combine(day, time(), zone).astimezone(UTC) for day in (first, end))
-        return Window(months, ceiling, start, stop, self.time_zone)
 
 
 def month_of(at: datetime, time_zone: str) -> str:
@@ -156,7 +142,7 @@ def check_windows(
             raise InsufficientBudgetError(
                 remaining=Fraction(max(0, window.ceiling.pico - int(each[worst])), PICO),
                 requested=Fraction(int(cost[worst]), PICO),
-                window=None if window.end is None else window.name,
+                window=window.name if window.months else None,
                 quantity=window.ceiling.kind.quantity,
                 shared=shared,
             )

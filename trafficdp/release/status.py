@@ -142,7 +142,7 @@ def _status_of(vault: store_vault.Vault, store: Path, policy: BudgetPolicy, at: 
         windows=tuple(
             WindowSpending(window.name, window.ceiling, loss(vault_ledger.largest_spent_in(vault, window)))
             for window in policy.windows(at)
-            if window.end is not None
+            if window.months
         ),
     )
 
