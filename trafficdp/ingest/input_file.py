@@ -61,13 +61,10 @@ class Named(Protocol):
 
 
 class _Unpacked(io.RawIOBase):
-    """Bytes of ``source``, unpacked; ``check`` is called with their count, raises if it is too large.
-
-    Where ``packed`` is given ``check`` is called with both counts, of the unpacked bytes and of the packed.
-    """
+    """Bytes of ``packed``, unpacked by ``source``; ``check`` is called with both counts as they grow."""
 
     def __init__(
-        self, source: io.BufferedIOBase, check: Callable[..., None], packed: BinaryIO | None = None
+        self, source: io.BufferedIOBase, packed: BinaryIO, check: Callable[[int, int], None]
     ) -> None:
         super().__init__()
         self._source, self._check, self._packed, self._count = source, check, packed, 0
@@ -78,14 +75,8 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         count = self._source.readinto(buffer)
         self._count += count
-        if self._packed is None:
-            self._check(self._count)
-        else:
-            self._check(self._count, self._packed.tell())
+        self._check(self._count, self._packed.tell())
         return count
-
-    def tell(self) -> int:
-        return self._count
 
 
 class _Zstd(io.BufferedIOBase):
@@ -299,8 +290,8 @@ class InputFile:
                 self._raw = raw
                 if self.form in ("gzip", "zstd"):
                     with gzip.GzipFile(fileobj=raw) if self.form == "gzip" else _Zstd(raw) as unpacked:
-                        check = _Unpacked(unpacked, self.check_unpacked, raw)
-                        yield io.BufferedReader(check, _CHUNK)
+                        checked = _Unpacked(unpacked, raw, self.check_unpacked)
+                        yield io.BufferedReader(checked, _CHUNK)
                 else:
                     yield raw
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:

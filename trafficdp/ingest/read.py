@@ -29,7 +29,7 @@ from trafficdp.ingest.formats import (
     xml_files,
 )
 from trafficdp.ingest.input_file import InputFile, Named
-from trafficdp.ingest.reading_processes import LARGE, FilesToRead, Readers
+from trafficdp.ingest.reading_processes import LARGE, Readers
 from trafficdp.ingest.times import Records
 from trafficdp.ingest.vehicle_key import VehicleKey, VehicleParts
 from trafficdp.model import FILE_NAME, NeighbouringRelation, Period, SourceDeclaration, StudyArea
@@ -208,13 +208,6 @@ class Reading:
         for fixes, _ in parts_of_files([self], scratch):
             yield fixes
 
-    def files_to_read(self) -> FilesToRead | None:
-        """Return what another process needs to read this file; None for a frame or bytes in memory."""
-        file, source = self.file, self.source
-        if not isinstance(file, InputFile) or not file.is_on_disk:
-            return None
-        return FilesToRead([file], LARGE[source.format], self.named_by_file, self.read)
-
     def finish(self, cleaned: CleanedFile, units: tuple[ingest_report.LintFinding, ...], files: int) -> None:
         """Make the report and the extents of this file from the counts ``cleaned`` of its rows.
 
@@ -278,9 +271,15 @@ def parts_of_files(
 
 def _records(readings: Sequence[Reading]) -> Iterator[Records]:
     """Yield the records of files as they are, with the number of their file; count those that are none."""
-    to_read = [reading.files_to_read() for reading in readings] if readings[0].source.format in LARGE else []
+    first = readings[0]
+    large = LARGE.get(first.source.format)
+    on_disk = [each.file for each in readings if isinstance(each.file, InputFile) and each.file.is_on_disk]
+    # others than these have what other processes cannot open
+    for_processes = on_disk if large is not None and len(on_disk) == len(readings) else []
     # the processes end when all files are read: their memory is for the cleaning
-    with Readers(to_read) as readers:
+    with Readers(
+        for_processes, first.read, large=large or 0, named_by_vehicle=first.named_by_file
+    ) as readers:
         for number, reading in enumerate(readings):
             file, rows = reading.file, reading.rows
             # no name holds an iterator: it would keep an archive open as long as an error is looked at

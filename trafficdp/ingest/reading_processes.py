@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Self
@@ -42,71 +41,46 @@ Read = Callable[[Any], Iterator[Records]]
 """Of a file, or of a frame."""
 
 
-@dataclass(frozen=True)
-class FilesToRead:
-    """Files of one source that other processes may read, and the function ``read`` that does so.
-
-    ``read`` must be picklable. Below ``large`` unpacked bytes in all, starting processes does not pay.
-    """
-
-    files: Sequence[InputFile]
-    large: int
-    named_by_vehicle: bool
-    read: Read
-
-    def pickled(self, process: int, processes: int) -> bytes:
-        """Return this work as pickled bytes for process number ``process`` (from 0) of ``processes``."""
-        file = self.files[0]
-        paths = [str(each.path.absolute()) for each in self.files]
-        told = (
-            paths,
-            file.refuse_by_rows,
-            file.form_by_name,
-            self.named_by_vehicle,
-            self.read,
-            process,
-            processes,
-        )
-        return pickle.dumps(told)
-
-
 def process_count() -> int:
     """Return how many processes may read files at once."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_PROCESSES)
 
 
-def _together(to_read: Sequence[FilesToRead | None]) -> FilesToRead | None:
-    """Return all of ``to_read``, files of one source, for several processes; None where it is too little."""
-    known = [each for each in to_read if each is not None]
-    if not known or len(known) < len(to_read):
-        return None
-    files = [file for each in known for file in each.files]
-    try:
-        sizes = [size for file in files for size in file.unpacked_sizes()]
-    except TrafficdpError:
-        # whoever reads it meets it, after what comes before
-        return None
-    if len(sizes) < 2 or sum(sizes) < known[0].large:
-        return None
-    return replace(known[0], files=files)
-
-
 class Readers(ExitStack):
-    """A context manager that starts processes to read the files of ``to_read``, where that pays.
+    """A context manager that starts processes to read ``files`` of one source, where that pays.
 
-    Otherwise files are read in this process. ``read_blocks`` must be called for every lot of files, in order.
+    Below ``large`` unpacked bytes in all it does not: then files are read in this process. ``read`` reads one
+    file and must be picklable. ``read_blocks`` must be called for every lot of files, in order.
     """
 
-    def __init__(self, to_read: Sequence[FilesToRead | None]) -> None:
+    def __init__(
+        self,
+        files: Sequence[InputFile] = (),
+        read: Read | None = None,
+        *,
+        large: int = 0,
+        named_by_vehicle: bool = False,
+    ) -> None:
         super().__init__()
-        self._to_read, self._next = to_read, 0
+        self._files, self._large, self._next = files, large, 0
+        self._how = named_by_vehicle, read
         self._processes: list[subprocess.Popen[bytes]] = []
 
+    def _pays(self) -> bool:
+        try:
+            sizes = [size for file in self._files for size in file.unpacked_sizes()]
+        except TrafficdpError:
+            # whoever reads it meets it, after what comes before
+            return False
+        return len(sizes) > 1 and sum(sizes) >= self._large
+
     def __enter__(self) -> Self:
-        files = _together(self._to_read) if self._to_read else None
-        if files is None or (number := process_count()) < 2:
+        number = process_count()
+        if number < 2 or not self._pays():
             return self
+        paths = [str(each.path.absolute()) for each in self._files]
+        told = (paths, self._files[0].refuse_by_rows, self._files[0].form_by_name, *self._how)
         found: list[subprocess.Popen[bytes]] = []
         with ExitStack() as started, suppress(OSError):
             for own in range(number):
@@ -121,8 +95,8 @@ class Readers(ExitStack):
                 with suppress(OSError, AttributeError):
                     # of Linux; it may be a block ahead
                     fcntl.fcntl(_pipe(process.stdout), fcntl.F_SETPIPE_SZ, _PIPE)
-                with suppress(OSError), _pipe(process.stdin) as told:
-                    told.write(files.pickled(own, number))
+                with suppress(OSError), _pipe(process.stdin) as pipe:
+                    pipe.write(pickle.dumps((*told, own, number)))
             # all or none
             self._processes = found
             self.callback(started.pop_all().close)
@@ -194,7 +168,7 @@ def read_in_process() -> None:
         )
         lots = (lot for file in files for lot in file.file_groups(named_by_vehicle=named_by_vehicle))
         for lot in islice(lots, own, None, number):
-            for records in Readers([]).read_blocks(lot, read):
+            for records in Readers().read_blocks(lot, read):
                 pickle.dump(records, out, protocol=5)
             pickle.dump(_ENDS, out)
             out.flush()

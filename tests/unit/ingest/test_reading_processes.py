@@ -115,7 +115,7 @@ def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp
 
 def test_small_files_of_an_archive_are_read_in_lots(siri, area, key, tmp_path):
     reading = Reading(archive(tmp_path, DELIVERIES), siri, area, key)
-    with reading_processes.Readers([]) as here:
+    with reading_processes.Readers() as here:
         rows = [
             len(block) for lot in reading.file.file_groups() for block in here.read_blocks(lot, reading.read)
         ]
