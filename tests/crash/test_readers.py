@@ -30,7 +30,7 @@ def test_whoever_reads_while_a_release_is_published_sees_whole_releases(released
     def opened():
         # of a hundred processes that begin at once, some would take too long
         with opening:
-            return AnalystSession.open(released.released, timeout=600)
+            return AnalystSession(released.released, timeout=600)
 
     def read(_):
         """Read with one session until all is published, then with another."""

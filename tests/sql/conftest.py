@@ -63,5 +63,5 @@ def place(small_city, tmp_path_factory, _released):
 @pytest.fixture(scope="module")
 def session(place):
     """A session that answers within three seconds, or not at all."""
-    with AnalystSession.open(place.released, timeout=SECONDS) as opened:
+    with AnalystSession(place.released, timeout=SECONDS) as opened:
         yield opened

@@ -319,7 +319,7 @@ def test_it_works_without_vault_key_and_lock_and_where_nothing_can_be_written(pl
     copy.chmod(0o400)
     alone.chmod(0o500)
     try:
-        with AnalystSession.open(copy) as session:
+        with AnalystSession(copy) as session:
             assert session.run("SELECT count(*) AS n FROM releases").to_pylist() == [{"n": 1}]
         assert [path.name for path in alone.iterdir()] == ["anything.duckdb"]
     finally:

@@ -34,7 +34,7 @@ def store(small_city, _released):
 
 @pytest.fixture(scope="module")
 def session(store):
-    with AnalystSession.open(store / RELEASED_NAME) as opened:
+    with AnalystSession(store / RELEASED_NAME) as opened:
         yield opened
 
 
@@ -137,11 +137,11 @@ def test_the_latest_cells_are_those_of_the_newest_release_that_stands(released):
     assert workspace.release(again=True, force=True).id == "r0002"
     newest = "SELECT DISTINCT release_id FROM latest_cells"
     budget = "SELECT releases, sum_of_epsilons FROM budget"
-    with AnalystSession.open(released.store / RELEASED_NAME) as session:
+    with AnalystSession(released.store / RELEASED_NAME) as session:
         assert rows(session, newest) == [{"release_id": "r0002"}]
         before = rows(session, budget)
     workspace.withdraw("r0002")
-    with AnalystSession.open(released.store / RELEASED_NAME) as session:
+    with AnalystSession(released.store / RELEASED_NAME) as session:
         assert rows(session, newest) == [{"release_id": "r0001"}]
         # budget never comes back
         assert rows(session, budget) == before
@@ -152,7 +152,7 @@ def test_an_empty_store_has_views_that_answer(tmp_path):
     from trafficdp.store.released import build_released
 
     build_released(tmp_path, [])
-    with AnalystSession.open(tmp_path / RELEASED_NAME) as session:
+    with AnalystSession(tmp_path / RELEASED_NAME) as session:
         for view in VIEWS:
             assert session.run(f"FROM {view}").num_rows == (1 if view == "budget" else 0)
 

@@ -193,10 +193,15 @@ def _slots_of_starts(
         return weekday
     if kind is model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR:
         return np.where(weekday >= 5, hour + 24, hour)
+    return _part_of_hour(day_parts)[hour]
+
+
+def _part_of_hour(day_parts: Sequence[model_grid.DayPart]) -> IntArray:
+    """Return the number of the part of the day that each of the 24 hours lies in, shape (24,)."""
     part_of_hour = np.zeros(24, dtype=np.int64)
     for index, part in enumerate(day_parts):
         part_of_hour[list(part.hours)] = index
-    return part_of_hour[hour]
+    return part_of_hour
 
 
 def slot_of_second(
@@ -253,41 +258,40 @@ def slot_facts(
     """
     zone = model_grid.zone_of(period.time_zone)
     numbers = np.unique(slots).tolist()
-    most = {
+    most = _number_of_slots(kind, day_parts)
+    if most is not None and not all(0 <= number < most for number in numbers):
+        raise UsageError("slot number is out of range", expected=f"0 to {most - 1} for {kind.value}")
+    if kind is model_grid.SlotKind.DAY:
+        return {number: _day(number, zone) for number in numbers}
+    if kind is model_grid.SlotKind.CALENDAR_HOUR:
+        return {number: _calendar_hour(number, zone) for number in numbers}
+    if kind is model_grid.SlotKind.WHOLE_PERIOD:
+        days = period.first.isoformat(), period.last.isoformat()
+        ends = (_rfc3339(at, zone) for at in period.utc_seconds)
+        return dict.fromkeys(numbers, SlotFacts(" to ".join(dict.fromkeys(days)), *ends))
+    hours = [f"{hour:02d}:00-{hour + 1:02d}:00" for hour in range(24)]
+    labels = {
+        model_grid.SlotKind.HOUR_OF_DAY: hours,
+        model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR: [
+            f"{days} {hour}" for days in ("weekday", "weekend") for hour in hours
+        ],
+        model_grid.SlotKind.WEEKDAY: model_grid.DAYS,
+        model_grid.SlotKind.DAY_PART: [
+            f"{part.name} ({part.first_hour:02d}:00-{part.end_hour:02d}:00)" for part in day_parts
+        ],
+    }[kind]
+    return {number: SlotFacts(labels[number], None, None) for number in numbers}
+
+
+def _number_of_slots(kind: model_grid.SlotKind, day_parts: Sequence[model_grid.DayPart]) -> int | None:
+    """Return how many slots of a ``kind`` there are, numbered from 0; None where they are instants."""
+    return {
         model_grid.SlotKind.WHOLE_PERIOD: 1,
         model_grid.SlotKind.HOUR_OF_DAY: 24,
         model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
         model_grid.SlotKind.WEEKDAY: 7,
         model_grid.SlotKind.DAY_PART: len(day_parts),
     }.get(kind)
-    if most is not None and not all(0 <= number < most for number in numbers):
-        raise UsageError("slot number is out of range", expected=f"0 to {most - 1} for {kind.value}")
-    days = period.first.isoformat(), period.last.isoformat()
-    whole = " to ".join(dict.fromkeys(days))
-    describe: Callable[[int], SlotFacts] = {
-        model_grid.SlotKind.WHOLE_PERIOD: lambda slot: SlotFacts(
-            whole, *(_rfc3339(at, zone) for at in period.utc_seconds)
-        ),
-        model_grid.SlotKind.HOUR_OF_DAY: lambda slot: SlotFacts(_hours(slot), None, None),
-        model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR: _weekday_or_weekend,
-        model_grid.SlotKind.WEEKDAY: lambda slot: SlotFacts(model_grid.DAYS[slot], None, None),
-        model_grid.SlotKind.DAY_PART: lambda slot: _day_part(day_parts[slot]),
-        model_grid.SlotKind.DAY: lambda slot: _day(slot, zone),
-        model_grid.SlotKind.CALENDAR_HOUR: lambda slot: _calendar_hour(slot, zone),
-    }[kind]
-    return {number: describe(number) for number in numbers}
-
-
-def _weekday_or_weekend(slot: int) -> SlotFacts:
-    return SlotFacts(f"{'weekend' if slot >= 24 else 'weekday'} {_hours(slot % 24)}", None, None)
-
-
-def _day_part(part: model_grid.DayPart) -> SlotFacts:
-    return SlotFacts(f"{part.name} ({part.first_hour:02d}:00-{part.end_hour:02d}:00)", None, None)
-
-
-def _hours(hour: int) -> str:
-    return f"{hour:02d}:00-{hour + 1:02d}:00"
 
 
 def _day(slot: int, zone: ZoneInfo) -> SlotFacts:
@@ -463,15 +467,10 @@ def _declared_area(grid: model_grid.Grid) -> BaseGeometry:
 
 def declared_slots(grid: model_grid.Grid) -> IntArray:
     """Return the number of every slot of ``grid``, rising (SlotKind)."""
-    recurring = {
-        model_grid.SlotKind.WHOLE_PERIOD: 1,
-        model_grid.SlotKind.HOUR_OF_DAY: 24,
-        model_grid.SlotKind.WEEKDAY_WEEKEND_HOUR: 48,
-        model_grid.SlotKind.DAY_PART: len(grid.day_parts),
-    }
-    hours = grid.selection.hours_of_week
-    if hours is None and grid.slot_kind in recurring:
-        return np.arange(recurring[grid.slot_kind], dtype=np.int64)
+    hours, number = grid.selection.hours_of_week, _number_of_slots(grid.slot_kind, grid.day_parts)
+    # a short period has not every weekday
+    if hours is None and number is not None and grid.slot_kind is not model_grid.SlotKind.WEEKDAY:
+        return np.arange(number, dtype=np.int64)
     start, end = grid.period.utc_seconds
     # a slot holds at least one whole quarter of an hour, whatever the clock does
     quarters = np.arange(start, end, 900, dtype=np.int64) * 1_000_000
@@ -541,10 +540,7 @@ def longer_slots_of(grid: model_grid.Grid, slot: IntArray, kind: model_grid.Slot
     if kind is model_grid.SlotKind.DAY:
         longer = slots_of(slot[own] * 1_000_000, kind, grid.period.time_zone)
     else:
-        part_of_hour = np.zeros(24, dtype=np.int64)
-        for index, part in enumerate(grid.day_parts):
-            part_of_hour[list(part.hours)] = index
-        longer = part_of_hour[slot[own] % 24]
+        longer = _part_of_hour(grid.day_parts)[slot[own] % 24]
     result[own] = longer + model_grid.OFFSET[kind]
     return result
 

@@ -62,20 +62,11 @@ RULES: Mapping[str, str] = {
 """Why a row may be rejected, in the order in which the rules are applied: a row counts under the first."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    MISSING_VEHICLE: ("vehicle",),
-    MISSING_OPERATOR: ("vehicle",),
-    SKIPPED_LOCAL_TIME: ("time",),
-    UNREADABLE_TIME: ("time",),
-    AMBIGUOUS_LOCAL_TIME: ("time",),
-    MISSING_POSITION: _POSITION,
-    POSITION_OFF_GLOBE: _POSITION,
-    ZERO_POSITION: _POSITION,
-    OUTSIDE_AREA: _POSITION,
-    OUTSIDE_PERIOD: ("time",),
-    NO_UNIT_DECLARED: ("time",),
-    MISSING_SPEED: ("speed",),
-    UNREADABLE_SPEED: ("speed",),
-    SENTINEL_SPEED: ("speed",),
+    **dict.fromkeys((MISSING_VEHICLE, MISSING_OPERATOR), ("vehicle",)),
+    **dict.fromkeys((SKIPPED_LOCAL_TIME, UNREADABLE_TIME, AMBIGUOUS_LOCAL_TIME), ("time",)),
+    **dict.fromkeys((OUTSIDE_PERIOD, NO_UNIT_DECLARED), ("time",)),
+    **dict.fromkeys((MISSING_POSITION, POSITION_OFF_GLOBE, ZERO_POSITION, OUTSIDE_AREA), _POSITION),
+    **dict.fromkeys((MISSING_SPEED, UNREADABLE_SPEED, SENTINEL_SPEED), ("speed",)),
     DUPLICATE_IN_FILE: ("vehicle", "time"),
 }
 """Which columns a rule looks at, by our names; a malformed row is one of all."""

@@ -89,7 +89,7 @@ def query_released_maps(
 
     ``nothing`` is a loss of 0, which the answer states as its charge. Raises as ``AnalystSession``.
     """
-    with AnalystSession.open(store / RELEASED_NAME, files=files) as session:
+    with AnalystSession(store / RELEASED_NAME, files=files) as session:
         return Answered(session.run(text), (), nothing, ("asked of what is released: free",), zones)
 
 
@@ -111,7 +111,7 @@ def names_of_places(config: Config, store: Path) -> Mapping[str, int | Place]:
         return places
     if not (store / RELEASED_NAME).exists():
         return {}
-    with AnalystSession.open(store / RELEASED_NAME) as session:
+    with AnalystSession(store / RELEASED_NAME) as session:
         rows = session.run("SELECT DISTINCT place, cell FROM latest_cells WHERE resolution IS NOT NULL")
     columns = rows.column("place").to_pylist(), rows.column("cell").to_pylist()
     return {place.casefold(): int(cell) for place, cell in zip(*columns, strict=True)}

@@ -80,13 +80,6 @@ class AnalystSession:
         self._worker: _Worker | None = None
         self._started()
 
-    @classmethod
-    def open(
-        cls, path: Path, *, timeout: float = DEFAULT_TIMEOUT, files: Sequence[Path] = ()
-    ) -> AnalystSession:
-        """Return a session on the released database at ``path``; raises as the class does."""
-        return cls(path, timeout=timeout, files=files)
-
     def run(self, sql: str) -> pa.Table:
         """Return the rows of the one SQL statement ``sql``, which may only read.
 

@@ -166,8 +166,7 @@ class Vault:
     def has_table(self, name: str) -> bool:
         """Return whether the vault has the table ``name``; only some vaults have the later tables."""
         if self._tables is None:
-            there = "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database()"
-            self._tables = {str(table) for (table,) in store_files.run(self.connection, there)}
+            self._tables = {*tables(self.connection)}
         return name in self._tables
 
     def make_tables(self, name: str) -> None:
@@ -248,12 +247,7 @@ def rewrite_without_vehicles(
 
 def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Sequence[int]) -> None:
     store_files.run(connection, f"ATTACH {store_files.quoted(str(path))} AS whole (READ_ONLY)")
-    there = {
-        str(name)
-        for (name,) in store_files.run(
-            connection, "SELECT table_name FROM duckdb_tables() WHERE database_name = 'whole'"
-        )
-    }
+    there = tables(connection, "whole")
     store_files.run(connection, store_files.script("tables/vault"))
     for table, made in _LATER_TABLES.items():
         if table in there:
@@ -262,7 +256,7 @@ def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Se
 
     numbers = pa.table({"vehicle_id": pa.array(without, pa.int32())})
     with store_files.registered(connection, "forgotten_vehicles", numbers):
-        for table in sorted(there):
+        for table in there:
             store_files.run(connection, f"INSERT INTO {table} FROM whole.{table}{_KEPT.get(table, '')}")
     store_files.run(connection, "DETACH whole")
 
@@ -373,13 +367,10 @@ def open_vault_for_reading(folder: Path) -> Iterator[Vault]:
         yield vault
 
 
-def tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Return the names of all tables of the database, sorted."""
-    found = store_files.run(
-        connection,
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = current_database() ORDER BY table_name",
-    )
-    return [name for (name,) in found]
+def tables(connection: duckdb.DuckDBPyConnection, database: str | None = None) -> list[str]:
+    """Return the names of all tables of the ``database`` (None: the one in use), sorted."""
+    asked = "SELECT table_name FROM duckdb_tables() WHERE database_name = coalesce(?, current_database())"
+    return sorted(name for (name,) in store_files.run(connection, asked, [database]))
 
 
 def read_all_values(connection: duckdb.DuckDBPyConnection, table: str) -> None:

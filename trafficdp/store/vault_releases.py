@@ -379,14 +379,7 @@ def add_publication(vault: Vault, publication: StoredPublication) -> None:
     run(
         vault.connection,
         "INSERT INTO stream_publications VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            publication.release_id,
-            publication.number,
-            publication.sequence,
-            publication.step,
-            publication.facts,
-            publication.bins,
-        ],
+        [*astuple(publication)],
     )
 
 

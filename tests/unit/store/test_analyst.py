@@ -32,13 +32,13 @@ def path(tmp_path):
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
     """One for all who ask: nothing is kept between two queries."""
-    with AnalystSession.open(built(tmp_path_factory.mktemp("asked") / "store"), timeout=5) as opened:
+    with AnalystSession(built(tmp_path_factory.mktemp("asked") / "store"), timeout=5) as opened:
         yield opened
 
 
 @pytest.fixture
 def own_session(path):
-    with AnalystSession.open(path, timeout=5) as opened:
+    with AnalystSession(path, timeout=5) as opened:
         yield opened
 
 
@@ -157,7 +157,7 @@ def test_a_closed_session_leaves_no_process_and_opens_again(own_session):
 
 def test_the_environment_of_the_caller_stays_outside(path, monkeypatch):
     monkeypatch.setenv("CITY_PASSWORD", "hunter2")
-    with AnalystSession.open(path) as session:
+    with AnalystSession(path) as session:
         with open(f"/proc/{session._worker._process.pid}/environ", "rb") as file:
             assert b"hunter2" not in file.read()
 
@@ -166,7 +166,7 @@ def test_the_environment_of_the_caller_stays_outside(path, monkeypatch):
 def test_a_module_in_the_current_folder_is_not_imported(path, tmp_path, monkeypatch):
     (tmp_path / "duckdb.py").write_text("raise SystemExit('taken over')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    with AnalystSession.open(path) as session:
+    with AnalystSession(path) as session:
         assert session.run("SELECT 1").num_rows == 1
 
 
@@ -174,7 +174,7 @@ def test_a_module_in_the_current_folder_is_not_imported(path, tmp_path, monkeypa
 def test_the_process_ends_with_its_parent(path):
     code = (
         "import os, sys; from pathlib import Path; from trafficdp.store.analyst import AnalystSession\n"
-        "session = AnalystSession.open(Path(sys.argv[1])); print(session._worker._process.pid, flush=True)\n"
+        "session = AnalystSession(Path(sys.argv[1])); print(session._worker._process.pid, flush=True)\n"
         "os._exit(0)"
     )
     result = subprocess.run(
@@ -196,7 +196,7 @@ def test_the_process_ends_with_its_parent(path):
 @pytest.mark.parametrize("name", ["nowhere.duckdb", ".", "a\0b", "x" * 5000])
 def test_no_file_is_a_usage_error(tmp_path, name):
     with pytest.raises(UsageError, match="no released database"):
-        AnalystSession.open(tmp_path / name)
+        AnalystSession(tmp_path / name)
 
 
 @pytest.mark.slow
@@ -208,16 +208,16 @@ def test_a_vault_is_refused_by_its_name_and_by_its_tables(path):
     link.symlink_to(vault)
     for disguise in (vault, link):
         with pytest.raises(UsageError, match="vault"):
-            AnalystSession.open(disguise)
+            AnalystSession(disguise)
     with pytest.raises(StoreDamagedError, match="not a released database"):
-        AnalystSession.open(vault.rename(path.with_name("copy.duckdb")))
+        AnalystSession(vault.rename(path.with_name("copy.duckdb")))
 
 
 def test_a_released_database_that_holds_vehicles_is_refused(path):
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE TABLE vehicles (hmac BLOB)")
     with pytest.raises(StoreDamagedError, match="not a released database"):
-        AnalystSession.open(path)
+        AnalystSession(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"DUCK" * 5000])
@@ -225,7 +225,7 @@ def test_what_is_no_database_is_a_data_error(tmp_path, content):
     path = tmp_path / "x.duckdb"
     path.write_bytes(content)
     with pytest.raises(StoreDamagedError, match="not a released database, or it is damaged"):
-        AnalystSession.open(path)
+        AnalystSession(path)
     assert path.read_bytes() == content
 
 
@@ -234,17 +234,17 @@ def test_a_damaged_database_is_said_to_be_damaged(path):
     content[4096 * 3 :] = os.urandom(len(content) - 4096 * 3)
     path.write_bytes(content)
     with pytest.raises(StoreDamagedError):
-        AnalystSession.open(path)
+        AnalystSession(path)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), 1e9])
 def test_a_timeout_must_be_a_time(path, timeout):
     with pytest.raises(UsageError, match="timeout"):
-        AnalystSession.open(path, timeout=timeout)
+        AnalystSession(path, timeout=timeout)
 
 
 def test_a_quote_in_the_path_is_only_a_quote(path):
     odd = path.with_name("it's; DROP TABLE cells --.duckdb")
     path.rename(odd)
-    with AnalystSession.open(odd) as session:
+    with AnalystSession(odd) as session:
         assert session.run("FROM cells").num_rows == 0

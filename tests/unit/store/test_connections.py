@@ -64,7 +64,7 @@ def test_no_connection_draws_a_bar(monkeypatch, city, tmp_path):
         seen += opened.connection.execute(SETTING).fetchall()
     assert len(seen) >= 4
     assert set(seen) == {(False,)}
-    with AnalystSession.open(city.released) as session:
+    with AnalystSession(city.released) as session:
         assert session.run(SETTING).to_pydict() == {"current_setting('enable_progress_bar')": [False]}
 
 

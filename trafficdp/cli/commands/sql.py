@@ -264,7 +264,7 @@ class _Asked:
     def session(self) -> AnalystSession:
         """Return the session on the released database, opened when it is first needed."""
         if self.opened is None:
-            self.opened = AnalystSession.open(self.path, timeout=self.options.timeout, files=self.files)
+            self.opened = AnalystSession(self.path, timeout=self.options.timeout, files=self.files)
         return self.opened
 
     def close(self) -> None:
