@@ -7,10 +7,10 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet
@@ -19,11 +19,13 @@ from trafficdp.errors import DataError
 from trafficdp.ingest.formats import geopackage, gtfs_rt
 from trafficdp.ingest.formats.csv_files import Lines, check_columns, may_hold_values, read_lines
 from trafficdp.ingest.formats.json_files import first_documents, is_json_lines, value_at_path
-from trafficdp.ingest.formats.xml_files import is_xml, iterate_elements, local_name
-from trafficdp.ingest.formats.xml_files import text_at_path as xml_value_at
+from trafficdp.ingest.formats.xml_files import is_xml, iterate_elements, local_name, text_at_path
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import MISSING_NUMBERS
 from trafficdp.model import FILE_NAME, PAIRS, Dialect, SourceDeclaration, SpeedUnit, UnitPeriod
+
+if TYPE_CHECKING:
+    from lxml import etree
 
 # What a file seems to be, from its name, its header and how its first rows are written.
 #
@@ -87,12 +89,12 @@ class Suggestion:
     """
 
     format: str
-    dialect: Dialect
-    columns: dict[str, str | None]
-    header: tuple[str, ...]
-    time_format: str | None
-    offset: bool
-    speed_unit: str | None
+    dialect: Dialect = field(default_factory=Dialect)
+    columns: dict[str, str | None] = field(default_factory=dict)
+    header: tuple[str, ...] = ()
+    time_format: str | None = None
+    offset: bool = True
+    speed_unit: str | None = None
     missing_speed: str = "reject"
     records: str = ""
     sentinels: tuple[int, ...] = ()
@@ -111,13 +113,19 @@ def suggest_source(file: InputFile) -> Suggestion:
 
 def _of_file(file: InputFile) -> Suggestion:
     name = file.unpacked_name
-    if name.endswith(".pb") or _is_gtfs_rt(file):
+    with file.open() as stream:
+        head = stream.read(64)
+    # the header of a FeedMessage
+    if name.endswith(".pb") or re.match(rb"\n.\n\x03[12]\.", head, re.DOTALL):
         return _of_gtfs_rt(file)
     if file.form == "gpkg":
         return _of_geopackage(file)
     if file.form == "parquet" or name.endswith(".parquet"):
         return _of_parquet(file)
-    in_json = name.endswith((".json", ".jsonl", ".ndjson")) or _is_json(file)
+    # an object, or a list of objects
+    in_json = name.endswith((".json", ".jsonl", ".ndjson")) or re.match(
+        rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{", head
+    )
     if in_json or is_xml(file):
         with file.open() as stream:
             start = stream.read(_START)
@@ -127,25 +135,13 @@ def _of_file(file: InputFile) -> Suggestion:
         if in_json and re.search(r'"observationDateTime"\s*:', text):
             times = re.findall(r'"observationDateTime"\s*:[^"]*"([^"]+)"', text)
             form, offset = _time_format(times[:ROWS])
-            return Suggestion("iudx", Dialect(), {}, (), form, offset, None)
+            return Suggestion("iudx", time_format=form, offset=offset)
         if in_json and re.search(r'"telemetry"\s*:|"device_id"\s*:.*"location"\s*:', text, re.DOTALL):
-            return Suggestion("mds", Dialect(), {}, (), None, True, "m/s")
+            return Suggestion("mds", speed_unit="m/s")
         if in_json:
             return _of_json(file)
         return _of_xml(file, text)
     return _of_csv(file)
-
-
-def _is_json(file: InputFile) -> bool:
-    """Return whether a file begins as an object or a list of objects, whatever its name is."""
-    with file.open() as stream:
-        return re.match(rb"(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{", stream.read(64)) is not None
-
-
-def _is_gtfs_rt(file: InputFile) -> bool:
-    """Return whether a file begins with the header of a FeedMessage, whatever its name is."""
-    with file.open() as stream:
-        return re.match(rb"\n.\n\x03[12]\.", stream.read(8), re.DOTALL) is not None
 
 
 def _of_gtfs_rt(file: InputFile) -> Suggestion:
@@ -154,8 +150,9 @@ def _of_gtfs_rt(file: InputFile) -> Suggestion:
     stated = np.count_nonzero(np.isfinite(records.speed))
     nothing = stated >= _ENOUGH and not np.nan_to_num(records.speed).any()
     missing_speed = "derive" if nothing or 2 * stated < len(records) else "reject"
-    sentinels = (0,) if nothing else ()
-    return Suggestion("gtfs_rt", Dialect(), {}, (), None, True, "m/s", missing_speed, sentinels=sentinels)
+    return Suggestion(
+        "gtfs_rt", speed_unit="m/s", missing_speed=missing_speed, sentinels=(0,) if nothing else ()
+    )
 
 
 def _of_parquet(file: InputFile) -> Suggestion:
@@ -199,7 +196,7 @@ def _of_siri(text: str) -> Suggestion:
     form, offset = _time_format([each.strip() for each in times[:ROWS]]) if times else ("iso8601", True)
     stated = re.search(r'\bVelocity"?\s*[:>]\s*"?\d', text)
     missing_speed = "reject" if stated else "derive"
-    return Suggestion("siri", Dialect(), {}, (), form, offset, "m/s", missing_speed)
+    return Suggestion("siri", time_format=form, offset=offset, speed_unit="m/s", missing_speed=missing_speed)
 
 
 def _of_json(file: InputFile) -> Suggestion:
@@ -302,7 +299,7 @@ def _of_xml(file: InputFile, text: str) -> Suggestion:
             todo='declare it by hand: format = "xml", with paths as columns',
         )
     if "secsSinceReport" in {path.lstrip("@") for path in rows[0]}:
-        return Suggestion("nextbus", Dialect(), {}, (), None, True, "km/h")
+        return Suggestion("nextbus", speed_unit="km/h")
     paths: dict[str, str] = {}
     for path in (path for row in rows for path in row):
         paths.setdefault(path.rpartition("/")[2].lstrip("@"), path)
@@ -333,30 +330,30 @@ def _elements_of_records(file: InputFile) -> Iterator[tuple[str, str, dict[str, 
     """Yield the root's name, the name and what lies at each path, for elements with a place of their own."""
     for _, element in iterate_elements(file, ["*"], "elements with a position"):
         own = {f"@{name}": value for name, value in element.attrib.items()}
-        for child in element.iterchildren("*"):
-            own |= _leaf("", child)
-            for inner in child.iterchildren("*"):
-                own |= _leaf(f"{local_name(child)}/", inner)
-                for leaf in inner.iterchildren("*"):
-                    own |= _leaf(f"{local_name(child)}/{local_name(inner)}/", leaf)
+        own |= _texts_within(element, depth=3)
         bare = {path.rpartition("/")[2].lstrip("@") for path in own if "/" not in path}
         if all(any(re.fullmatch(NAMES[each], name, re.IGNORECASE) for name in bare) for each in _DEGREES):
             up = ""
             for around in itertools.islice(element.iterancestors(), _DEPTH):
                 up += "../"
                 own |= {f"{up}@{name}": value for name, value in around.attrib.items()}
-                for child in around.iterchildren("*"):
-                    own |= _leaf(up, child)
+                own |= _texts_within(around, up, depth=1)
             yield local_name(element.getroottree().getroot()), local_name(element), own
 
 
 _DEGREES = ("latitude", "longitude")
 
 
-def _leaf(above: str, element: object) -> dict[str, str]:
-    """Return the text of an element without elements, by its path."""
-    value = xml_value_at(element, ())
-    return {} if value is None else {f"{above}{local_name(element)}": value}
+def _texts_within(element: etree._Element, above: str = "", *, depth: int) -> dict[str, str]:
+    """Return the texts of the elements up to ``depth`` levels within one, by their paths."""
+    found: dict[str, str] = {}
+    for child in element.iterchildren("*"):
+        path = f"{above}{local_name(child)}"
+        if (value := text_at_path(child, ())) is not None:
+            found[path] = value
+        if depth > 1:
+            found |= _texts_within(child, f"{path}/", depth=depth - 1)
+    return found
 
 
 def _of_csv(file: InputFile) -> Suggestion:
@@ -380,7 +377,8 @@ def _of_csv(file: InputFile) -> Suggestion:
         rows = [names, *rows]
         names = [str(number) for number in range(1, len(names) + 1)]
     if "vehicle.position.latitude" in names:
-        return Suggestion("gtfs_rt_csv", Dialect(encoding=encoding), {}, (), "epoch_s", True, "m/s")
+        written = Dialect(encoding=encoding)
+        return Suggestion("gtfs_rt_csv", written, time_format="epoch_s", speed_unit="m/s")
     numbers = [field for row in rows for field in row if re.fullmatch(r"[-+]?[\d.,' ]*\d", field)]
     comma = delimiter != "," and any(re.fullmatch(r"[-+]?[\d. ']*,\d+", each) for each in numbers)
     grouped = comma and any(re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+(,\d+)?", each) for each in numbers)
@@ -553,20 +551,22 @@ def source_table_in_toml(found: Suggestion, name: str, pattern: str) -> str:
         f"name = {_text(name)}",
         f"format = {_text(found.format)}",
         f"files = [{_text(pattern)}]",
-        *(_about_columns(found) for _ in found.header[:1]),
-        *(
-            f"# the vehicle: a column; or {_text(FILE_NAME)}, where each file of an archive is one vehicle's"
-            for _ in [0] * ("vehicle" in named and named["vehicle"] is None)
-        ),
-        *(f"columns = {{ {columns} }}{other_order}" for _ in [0] * bool(named)),
-        *("header = false" for _ in [0] * (not dialect.header)),
-        *(f"records = {_text(found.records)}" for _ in [0] * bool(found.records)),
-        *(
-            f"{key} = {_text(getattr(dialect, key))}"
-            for key in ("delimiter", "decimal", "thousands", "encoding")
-            if getattr(dialect, key) != getattr(usual, key)
-        ),
     ]
+    if found.header:
+        lines.append(_about_columns(found))
+    if named.get("vehicle", "") is None:
+        lines.append(
+            f"# the vehicle: a column; or {_text(FILE_NAME)}, where each file of an archive is one vehicle's"
+        )
+    if named:
+        lines.append(f"columns = {{ {columns} }}{other_order}")
+    if not dialect.header:
+        lines.append("header = false")
+    if found.records:
+        lines.append(f"records = {_text(found.records)}")
+    for key in ("delimiter", "decimal", "thousands", "encoding"):
+        if getattr(dialect, key) != getattr(usual, key):
+            lines.append(f"{key} = {_text(getattr(dialect, key))}")
     if found.format not in ("gtfs_rt", "mds", "nextbus"):
         lines.append(
             f"time_format = {_text(found.time_format or 'CHOOSE')}"
