@@ -58,10 +58,18 @@ def read_text(path: Path, *, what: str, todo: str, largest: int = LARGEST_FILE) 
 
 def _not_toml(text: str, name: str, error: Exception) -> ConfigError:
     """Return the error that says in which line ``text`` is not TOML, and what is most often wrong there."""
-    place = re.search(r"\(at line (\d+), column \d+\)", str(error))
-    line = text.splitlines()[int(place[1]) - 1] if place else ""
-    got = f"line {place[1]}: {shown(line.strip())}" if place else "a number that is too long, or a torn end"
-    if re.search(r"=\s*[-+]?\d+,\d", line):
+    place, lines = re.search(r"\(at line (\d+), column \d+\)", str(error)), text.splitlines()
+    twice = re.search("overwrite|twice|mutate", str(error))
+    number = int(place[1]) if place else len(lines)
+    line = lines[number - 1] if lines else ""
+    got = (
+        f"line {number}: {shown(line.strip())}"
+        if place or twice
+        else "a number that is too long, or a torn end"
+    )
+    if twice:
+        todo = "name every key, and every [table], once"
+    elif re.search(r"=\s*[-+]?\d+,\d", line):
         todo = "write decimals with a point (2.5, not 2,5)"
     else:
         todo = 'write key = value, with text in "quotes"'

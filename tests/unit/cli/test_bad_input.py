@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.cli.main import run
 
@@ -125,6 +126,8 @@ CONFIGURATIONS = [
     ("[map]", "[mpa]", "unknown key mpa"),
     ('store = "city.store"', 'store = "city.store', "is not TOML; got line 1:"),
     ("epsilon_per_vehicle = 12", "epsilon_per_vehicle = 1,5", "write decimals with a point (2.5, not 2,5)"),
+    ("resolution = 6", "resolution = 6\nresolution = 7", "name every key, and every [table], once"),
+    ("[map]", "[city]\n[map]", "got line 1"),
     ("bbox = [16.20, 48.10, 16.60, 48.30]", "bbox = [16.20, 48.10]", "got bbox = [16.20, 48.10]"),
     ('store = "city.store"', 'store = ""', "store is not valid"),
     ('store = "city.store"', 'store = "."', "store is not valid"),
@@ -160,7 +163,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(line=st.integers(0, 30), value=VALUES, cut=st.booleans())
 @example(line=8, value="4", cut=False)
 @example(line=15, value='"2.5"', cut=False)
@@ -183,7 +186,7 @@ def test_no_change_of_a_line_of_the_configuration_is_a_bug(filled, capfd, line, 
         assert err.count("\n") == 1
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_to_a_file_is_a_bug(empty, capfd, data):
     rows = [GOOD.replace("0001", f"{n:04d}") for n in range(20)]
