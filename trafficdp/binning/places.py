@@ -267,7 +267,7 @@ def slot_facts(
         return {number: _calendar_hour(number, zone) for number in numbers}
     if kind is model_grid.SlotKind.WHOLE_PERIOD:
         days = period.first.isoformat(), period.last.isoformat()
-        ends = (_rfc3339(at, zone) for at in period.utc_seconds)
+        ends = (model_grid.rfc3339(datetime.fromtimestamp(at, zone), zone) for at in period.utc_seconds)
         return dict.fromkeys(numbers, SlotFacts(" to ".join(dict.fromkeys(days)), *ends))
     hours = [f"{hour:02d}:00-{hour + 1:02d}:00" for hour in range(24)]
     labels = {
@@ -299,7 +299,11 @@ def _day(slot: int, zone: ZoneInfo) -> SlotFacts:
     if _start_of_day(day, zone) != slot:
         raise UsageError("slot number is not the start of a local day", expected="a slot of kind day")
     end = _start_of_day(day + timedelta(days=1), zone)
-    return SlotFacts(day.isoformat(), _rfc3339(slot, zone), _rfc3339(end, zone))
+    return SlotFacts(
+        day.isoformat(),
+        model_grid.rfc3339(datetime.fromtimestamp(slot, zone), zone),
+        model_grid.rfc3339(datetime.fromtimestamp(end, zone), zone),
+    )
 
 
 def _calendar_hour(slot: int, zone: ZoneInfo) -> SlotFacts:
@@ -309,15 +313,12 @@ def _calendar_hour(slot: int, zone: ZoneInfo) -> SlotFacts:
     end = slot + _HOUR_SECONDS - (slot + offset) % _HOUR_SECONDS
     if _offset(end - 1, zone) != offset:  # a clock change cuts the hour short
         end = _first_second(slot, end - 1, lambda second: _offset(second, zone) != offset)
-    stamp = _rfc3339(slot, zone)
-    return SlotFacts(f"{stamp[:10]} {stamp[11:16]} {stamp[19:]}", stamp, _rfc3339(end, zone))
-
-
-def _rfc3339(second: int, zone: ZoneInfo) -> str:
-    """Return the instant in local time; in UTC where the offset is not whole minutes (before 1972)."""
-    local = datetime.fromtimestamp(second, zone)
-    whole = (local.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta()
-    return (local if whole else local.astimezone(UTC)).isoformat(timespec="seconds")
+    stamp = model_grid.rfc3339(datetime.fromtimestamp(slot, zone), zone)
+    return SlotFacts(
+        f"{stamp[:10]} {stamp[11:16]} {stamp[19:]}",
+        stamp,
+        model_grid.rfc3339(datetime.fromtimestamp(end, zone), zone),
+    )
 
 
 # Which bins there are and which positions are kept: the declared grid, and selections.

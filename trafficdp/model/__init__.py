@@ -52,6 +52,7 @@ from trafficdp.model.grid import (
     hours_in_words,
     levels_of,
     resolution_of,
+    rfc3339,
     slot_kinds_of,
     zone_of,
 )
@@ -155,6 +156,7 @@ __all__ = [
     "number_pairs",
     "parse_speed_unit",
     "resolution_of",
+    "rfc3339",
     "slot_kinds_of",
     "stable_order",
     "start_of_seconds",

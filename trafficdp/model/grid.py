@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from fractions import Fraction
 from typing import Annotated
@@ -152,6 +152,19 @@ def zone_of(name: str) -> ZoneInfo:
         raise ConfigError(
             "unknown time zone", got=repr(name), expected='an IANA name such as "America/Chicago"'
         ) from error
+
+
+def rfc3339(moment: datetime, zone: ZoneInfo) -> str:
+    """Return ``moment`` to the second by the clocks of ``zone``, such as "2026-03-05T10:30:00+01:00".
+
+    In UTC where they are off by no whole minutes, as before 1972. Raises UsageError for a time without an
+    offset from UTC.
+    """
+    if moment.tzinfo is None:
+        raise UsageError("a time carries no offset", got=moment.isoformat(), expected="an aware datetime")
+    local = moment.astimezone(zone)
+    whole = (local.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta()
+    return (local if whole else local.astimezone(UTC)).isoformat(timespec="seconds")
 
 
 HOURS_A_WEEK = 168

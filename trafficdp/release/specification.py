@@ -348,7 +348,7 @@ def specification_without_bins(
                 release=release_id,
                 publisher=context.publisher,
                 software=privacy_disclosure.Software(name="trafficdp", version=version("trafficdp")),
-                created_at=files_disclosure.rfc3339(context.created_at, context.grid.period.time_zone),
+                created_at=model.rfc3339(context.created_at, model.zone_of(context.grid.period.time_zone)),
                 supersedes=None,
                 question=context.question,
             ),

@@ -20,7 +20,7 @@ from trafficdp.export.files.catalogue import FileFacts
 from trafficdp.export.files.manifest import build_manifest
 from trafficdp.export.write import MANIFEST
 from trafficdp.mechanisms.running_sums import RunningSums
-from trafficdp.model import NeighbouringRelation, Statistic
+from trafficdp.model import NeighbouringRelation, Statistic, rfc3339, zone_of
 from trafficdp.privacy.budget import BudgetPolicy, remaining_loss
 from trafficdp.privacy.disclosure import BinNumbers, NoiseStated, StreamStated, TreeShape
 from trafficdp.privacy.estimate import RefusalRule
@@ -278,7 +278,7 @@ def stream_facts(specification: release_specification.Specification, step: int, 
     allowance, horizon = sums.allowance, sums.horizon
     return StreamStated(
         publication=number,
-        as_of=disclosure.rfc3339(horizon.end_of(step), specification.grid.period.time_zone),
+        as_of=rfc3339(horizon.end_of(step), zone_of(specification.grid.period.time_zone)),
         publish_every_minutes=horizon.step_us // MINUTE_US,
         lateness_minutes=horizon.lateness_us // MINUTE_US,
         steps=horizon.steps,

@@ -81,11 +81,14 @@ NEEDS_A_STORE = "duckdb numpy pydantic shapely"
 @pytest.mark.parametrize(
     ("words", "needed"),
     [
-        ("status", NEEDS_A_STORE),
-        ("--help", ""),
-        ("--version", ""),
-        ("ledger", f"{NEEDS_A_STORE} h3 pyarrow scipy"),
+        (["status"], NEEDS_A_STORE),
+        (["--help"], ""),
+        (["--version"], ""),
+        (["ledger"], f"{NEEDS_A_STORE} h3 pyarrow scipy"),
+        # what is free needs no parser
+        (["sql", "SELECT count(*) FROM cells"], f"{NEEDS_A_STORE} h3 pyarrow"),
     ],
+    ids=["status", "help", "version", "ledger", "sql"],
 )
 def test_who_asks_for_little_does_not_wait_for_what_is_slow_to_load(released, words, needed):
     program = (
@@ -93,7 +96,7 @@ def test_who_asks_for_little_does_not_wait_for_what_is_slow_to_load(released, wo
         "print(code, sorted({*sys.argv[1].split()} & {*sys.modules}))"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program, f"{SLOW_TO_LOAD} {NEEDS_A_STORE}", words],
+        [sys.executable, "-c", program, f"{SLOW_TO_LOAD} {NEEDS_A_STORE}", *words],
         cwd=released.folder,
         capture_output=True,
         check=True,

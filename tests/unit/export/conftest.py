@@ -22,7 +22,6 @@ from trafficdp.export.files.disclosure import (
     bounds_of,
     coverage_of,
     disclosure,
-    rfc3339,
 )
 from trafficdp.export.map.html_map import html_bytes
 from trafficdp.mechanisms.protocol import Statement
@@ -39,6 +38,8 @@ from trafficdp.model import (
     SpeedUnit,
     Statistic,
     StudyArea,
+    rfc3339,
+    zone_of,
 )
 from trafficdp.privacy.budget import BudgetPolicy
 from trafficdp.privacy.disclosure import (
@@ -143,7 +144,7 @@ def release_of(
             release="R0001",
             publisher="City of Austin",
             software=Software(name="trafficdp", version="0.1.0", commit="1c45bac"),
-            created_at=rfc3339(created_at, period.time_zone),
+            created_at=rfc3339(created_at, zone_of(period.time_zone)),
             supersedes=None,
         ),
         coverage=coverage_of(grid, request, place, RELATION, BinNumbers.of(status)),

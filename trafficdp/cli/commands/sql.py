@@ -18,7 +18,6 @@ from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import TrafficdpError, UsageError, one_of
 from trafficdp.export.files import query_result
 from trafficdp.model import Zones
-from trafficdp.query.answer import Explanation
 from trafficdp.query.recognise import is_priced
 from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession
 from trafficdp.store.store_files import RELEASED_NAME
@@ -298,6 +297,9 @@ class _Asked:
             found = city.ask(
                 query, analyst=self.options.analyst, files=self.files, timeout=self.options.timeout
             )
+        # loaded by now: a free question does not wait for it
+        from trafficdp.query.answer import Explanation
+
         if isinstance(found, Explanation):
             return found.rows, {"charged": "0", "release": found.earlier_release}
         # what was released now is to be seen by the next query

@@ -383,13 +383,6 @@ def coverage_of(
     )
 
 
-def rfc3339(moment: datetime, time_zone: str) -> str:
-    """Return ``moment`` to the second by the clocks of ``time_zone``; raise UsageError without an offset."""
-    if moment.tzinfo is None:
-        raise UsageError("a time carries no offset", got=moment.isoformat(), expected="an aware datetime")
-    return moment.astimezone(ZoneInfo(time_zone)).isoformat(timespec="seconds")
-
-
 def on_city_clocks(moment: datetime, time_zone: str) -> str:
     """Return ``moment`` to the minute, as pages say it: "2026-03-05 10:30 (Asia/Kolkata)"."""
     return f"{moment.astimezone(ZoneInfo(time_zone)):%Y-%m-%d %H:%M} ({time_zone})"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from trafficdp.errors import DataError
 from trafficdp.export.files import catalogue, disclosure, tables
-from trafficdp.model import Counted, NeighbouringRelation, Schema, as_json, from_json
+from trafficdp.model import Counted, NeighbouringRelation, Schema, as_json, from_json, rfc3339, zone_of
 from trafficdp.privacy.budget import BudgetPolicy, weaknesses
 from trafficdp.privacy.conversion import rho_to_approx
 from trafficdp.privacy.disclosure import PURE, BinNumbers, Disclosure, LossAccount, Sha256
@@ -76,7 +76,7 @@ def build_manifest(release: Release, files: Mapping[str, catalogue.FileFacts]) -
     same = {
         "$.identity.release": manifest.identity.release == release.id,
         "$.identity.created_at": manifest.identity.created_at
-        == disclosure.rfc3339(release.created_at, release.grid.period.time_zone),
+        == rfc3339(release.created_at, zone_of(release.grid.period.time_zone)),
         "$.coverage.study_area_sha256": coverage.study_area_sha256 == release.grid.area.hash,
         "$.coverage.resolution": coverage.resolution == release.grid.resolution,
         "$.coverage.zones": (coverage.zones and coverage.zones.sha256)

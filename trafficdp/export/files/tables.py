@@ -21,8 +21,7 @@ from shapely.geometry.base import BaseGeometry
 from trafficdp.arrays import IntArray
 from trafficdp.binning.cells import bounding_box, shapes_of
 from trafficdp.export.files.catalogue import ColumnFacts
-from trafficdp.export.files.disclosure import rfc3339
-from trafficdp.model import QUANTILES, Grid, NeighbouringRelation, SlotKind, Statistic
+from trafficdp.model import QUANTILES, Grid, NeighbouringRelation, SlotKind, Statistic, rfc3339, zone_of
 from trafficdp.privacy.estimate import POSTERIOR_SHARES, POSTERIOR_SPEEDS, BinStatus
 from trafficdp.privacy.release import Release, mechanism_frame, published_frame
 
@@ -268,7 +267,7 @@ def geojson_bytes(release: Release) -> bytes:
     # what the numbers are and under which promise they were made
     about: dict[str, object] = {
         "release": release.id,
-        "created_at": rfc3339(release.created_at, period.time_zone),
+        "created_at": rfc3339(release.created_at, zone_of(period.time_zone)),
         "publisher": disclosed.identity.publisher,
         "place": disclosed.coverage.place,
         "manifest": "manifest.json",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trafficdp.errors import UsageError
-from trafficdp.export.files.disclosure import on_city_clocks, rfc3339
-from trafficdp.model import SlotKind, as_json, from_json
+from trafficdp.export.files.disclosure import on_city_clocks
+from trafficdp.model import SlotKind, as_json, from_json, rfc3339, zone_of
 from trafficdp.privacy.disclosure import BinNumbers, Disclosure
 from trafficdp.privacy.loss import exact_text
 
@@ -63,13 +63,13 @@ def test_day_parts_are_listed_only_where_they_count(city, make_release):
 
 def test_times_are_told_by_the_citys_clocks():
     moment = datetime(2016, 11, 24, 20, tzinfo=timezone(timedelta(hours=-6)))
-    assert rfc3339(moment, "Asia/Kolkata") == "2016-11-25T07:30:00+05:30"
+    assert rfc3339(moment, zone_of("Asia/Kolkata")) == "2016-11-25T07:30:00+05:30"
     assert on_city_clocks(moment, "Asia/Kolkata") == "2016-11-25 07:30 (Asia/Kolkata)"
 
 
 def test_a_time_without_offset_is_refused():
     with pytest.raises(UsageError, match="no offset"):
-        rfc3339(datetime(2016, 11, 24), "UTC")
+        rfc3339(datetime(2016, 11, 24), zone_of("UTC"))
 
 
 @pytest.mark.parametrize(
