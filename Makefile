@@ -29,11 +29,13 @@ test: $(VENV)/.ready
 
 # Before a version: the long forms of claims whose cheap forms `make test` runs. More draws for coverage
 # and the audits, more deaths of commands and streams, more mutants of questions, whole notebooks,
-# published figures at 512 coordinates, reports on real feeds written anew.
+# published figures at 512 coordinates, reports on real feeds written anew, twenty times as many examples
+# of any input.
 # PROVE=short runs six minutes' worth of one core, picked by the commit, so that every commit proves others.
 PROVE := whole
 prove: $(VENV)/.ready
-	$(RUN)/python -m pytest -n auto --dist loadgroup -m prove \
+	$(RUN)/python -m pytest -n auto --dist loadgroup -m "prove or hypothesis" \
+	  --hypothesis-profile trafficdp-long \
 	  $(if $(filter short,$(PROVE)),--minutes 6 --pick "$$(git rev-parse HEAD)")
 
 # The wheel on every Python that is here, with its oldest and newest dependencies: every command runs. Needs a

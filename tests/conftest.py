@@ -12,6 +12,7 @@ from fractions import Fraction
 import hypothesis
 import numpy as np
 import pytest
+import searching
 import small_city
 
 from trafficdp.mechanisms import simulated_cities
@@ -20,9 +21,13 @@ from trafficdp.sensitive import Contributions
 from trafficdp.store import analyst
 
 # no verdict hangs on the machine's speed
-hypothesis.settings.register_profile(
-    "trafficdp", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+for profile, number in searching.EXAMPLES.items():
+    hypothesis.settings.register_profile(
+        profile,
+        deadline=None,
+        max_examples=number,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
 hypothesis.settings.load_profile("trafficdp")
 # until all tests are found: what is imported and collected stays
 gc.disable()
@@ -45,12 +50,13 @@ def pytest_collection_modifyitems(config, items):
         if "_templates" in item.fixturenames or {"small_city", "tmp_path"} <= {*item.fixturenames}:
             item.add_marker("store")
     left, pick = config.getoption("minutes"), config.getoption("pick")
-    proofs = [item for item in items if item.get_closest_marker("prove")] if left is not None else []
+    proofs = [item for item in items if _is_proof(item)] if left is not None else []
     proofs.sort(key=lambda item: zlib.crc32(f"{pick} {item.nodeid}".encode()))
     left_out = []
     seconds = 60 * (left or 0)
     for item in proofs:
-        told = item.get_closest_marker("prove").kwargs.get("minutes")
+        marker = item.get_closest_marker("prove")
+        told = marker and marker.kwargs.get("minutes")
         takes = SECONDS if told is None else 60 * told
         if takes > seconds:
             left_out.append(item)
@@ -58,6 +64,13 @@ def pytest_collection_modifyitems(config, items):
             seconds -= takes
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+def _is_proof(item):
+    """Whether `make prove` runs it: a long proof, or a test of any input, with more examples."""
+    return item.get_closest_marker("prove") or getattr(
+        getattr(item, "obj", None), "is_hypothesis_test", False
+    )
 
 
 @pytest.hookimpl(trylast=True)

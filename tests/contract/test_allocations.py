@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 from small_city import plan_request
 
 from trafficdp.errors import UsageError
@@ -61,7 +62,7 @@ def can_vary(table, statistics):
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(table=tables, epsilon=epsilons, statistics=sets, accounting=accountings)
 def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilon, statistics, accounting):
     request = request_for(bound_of(60, "1/10"), epsilon, asked_of(accounting, statistics), accounting)
@@ -75,7 +76,7 @@ def test_the_charge_never_exceeds_the_request(counts_of, bound_of, table, epsilo
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     table=tables,
     epsilon=epsilons,
@@ -113,7 +114,7 @@ def test_a_request_between_two_charges_is_charged_as_the_lower(counts_of, bound_
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(table=tables, epsilon=epsilons, statistics=sets)
 def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     counts_of, bound_of, table, epsilon, statistics
@@ -137,7 +138,7 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, table, statistics, epsilon):
     counts, bound = counts_of(table), bound_of(60, "1/10")
@@ -151,7 +152,7 @@ def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, tab
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(table=tables, statistics=sets, accounting=st.sampled_from([*ACCOUNTINGS, "best"]))
 def test_more_epsilon_never_means_more_error(counts_of, bound_of, table, statistics, accounting):
     statistics = asked_of(accounting, statistics)
@@ -166,7 +167,7 @@ def test_more_epsilon_never_means_more_error(counts_of, bound_of, table, statist
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_a_larger_speed_bound_never_means_less_noise(counts_of, bound_of, table, statistics, epsilon):
     counts = counts_of(table)
@@ -183,7 +184,7 @@ def test_a_larger_speed_bound_never_means_less_noise(counts_of, bound_of, table,
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(table=tables, statistics=sets, accounting=st.sampled_from(BY_NAME))
 def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
     counts_of, bound_of, table, statistics, accounting
@@ -202,7 +203,7 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(table=tables, epsilon=epsilons, statistics=sets, seed=st.integers(0, 2**32 - 1))
 def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
     counts_of, bound_of, table, epsilon, statistics, seed
@@ -218,7 +219,7 @@ def test_names_of_vehicles_and_bins_do_not_change_an_allocation(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(table=tables, epsilon=epsilons, statistics=sets)
 def test_a_vehicle_without_records_does_not_change_an_allocation(
     counts_of, bound_of, table, epsilon, statistics
@@ -232,7 +233,7 @@ def test_a_vehicle_without_records_does_not_change_an_allocation(
         np.testing.assert_array_equal(noise_of(here, s), noise_of(there, s))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(table=tables, epsilon=st.sampled_from([0.1, 1.0, 7.0]))
 def test_no_equal_scales_go_below_the_public_floor(counts_of, bound_of, table, epsilon):
     counts, bound = counts_of(table), bound_of(60)

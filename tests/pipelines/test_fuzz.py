@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 import fuzz_targets
 
 # GDAL warns of shapes, which is no error
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 KEPT = Path(__file__).parents[2] / "data" / "fuzz"
-quick = settings(max_examples=20, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("name", fuzz_targets.TARGETS)

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.cli.main import run
 from trafficdp.errors import TrafficdpError
@@ -46,7 +47,7 @@ queries = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @example("SELECT 'infinity'::TIMESTAMP, 'epoch'::TIMESTAMP_NS, '290000-01-01'::TIMESTAMPTZ")
 @example("SELECT union_value(a := 1), '10'::BIT, 'POINT(1 2)'::GEOMETRY, 1::BIGNUM, [NULL], 1.5::VARIANT")
 @example("SELECT chr(0), '\ud800', ''")
@@ -84,7 +85,7 @@ def ours(call, *arguments):
     return None
 
 
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), suppress_health_check=list(HealthCheck))
 @given(queries)
 def test_the_command_ends_with_0_2_or_4_whatever_is_asked(place, text):
     assert_ended_well(place, text)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.binning import cells as module
 from trafficdp.binning.cells import CellTable, boundary_of, cells_of
@@ -105,7 +106,7 @@ def test_poles_and_antimeridian_are_exact(lat: float, lng: float, resolution: in
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     lat=st.floats(-85, 85),
     lng=st.floats(-180, 180),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import bins_in_mosaic, longer_slots_of, slot_facts_of, slots_of
@@ -65,7 +66,7 @@ def random_grid(seed):
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_it_is_a_partition_that_keeps_the_published_bins(seed):
     grid, levels = random_grid(seed)
     held = list(zip(*(part.tolist() for part in bins_in_mosaic(grid, CELL, SLOT)), strict=True))
@@ -93,7 +94,7 @@ def test_it_is_a_partition_that_keeps_the_published_bins(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_a_bin_goes_where_it_goes_whatever_other_bins_there_are(seed):
     grid, _ = random_grid(seed)
     some = np.random.default_rng(seed).random(len(CELL)) < 0.3

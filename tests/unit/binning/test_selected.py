@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.binning.cells import cells_of
 from trafficdp.binning.places import hours_of_week, meets_selection
@@ -28,7 +29,7 @@ def instants(*moments):
 
 @pytest.mark.slow
 @given(seconds=st.lists(st.integers(0, 4_000_000_000), min_size=1, max_size=20), zone=st.sampled_from(ZONES))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_hours_of_the_week_are_those_of_the_local_clock(seconds, zone):
     found = hours_of_week(np.array(seconds, dtype=np.int64) * 1_000_000, zone)
     for second, hour in zip(seconds, found.tolist(), strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.binning.places import slot_facts, slots_of
 from trafficdp.errors import ConfigError, DataError, UsageError
@@ -79,7 +80,7 @@ def assert_equal_to_naive(time_us: list[int], kind: SlotKind, zone: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SlotKind)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     zone=st.sampled_from(ZONES),
     instants=st.lists(
@@ -221,7 +222,7 @@ def test_both_halves_of_a_repeated_hour_have_their_own_end() -> None:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     zone=st.sampled_from(ZONES),
     instant=st.datetimes(datetime(1975, 1, 1), datetime(2045, 1, 1), timezones=st.just(UTC)),

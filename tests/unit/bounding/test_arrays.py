@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from searching import examples
 
 from trafficdp.bounding.arrays import (
     CountCap,
@@ -67,7 +68,7 @@ def listed(arrays, bin_):
 @pytest.mark.slow
 @pytest.mark.parametrize(("group", "by_hand"), [(wrap_around, wrapped_by_hand), (best_fit, fitted_by_hand)])
 @given(bins=CITY, data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand, counts_of, bins, data):
     caps = [data.draw(st.integers(1, max(row))) for row in bins]
     arrays = group(city_of(counts_of, bins), np.array(caps))
@@ -78,7 +79,7 @@ def test_all_bins_at_once_are_grouped_as_one_sample_after_another(group, by_hand
 
 @pytest.mark.slow
 @given(bins=CITY, data=st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_best_fit_makes_no_fewer_arrays_and_touches_one_a_vehicle(counts_of, bins, data):
     caps = np.array([data.draw(st.integers(1, max(row))) for row in bins])
     counts = city_of(counts_of, bins)
@@ -124,7 +125,7 @@ def test_nothing_is_grouped_into_nothing(counts_of):
 
 
 @given(numbers=st.lists(st.integers(1, 40), min_size=1, max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_caps_are_found_at_counts_and_beat_every_other_number(counts_of, numbers):
     counts = counts_of([numbers])
     cap = int(argmax_cap(counts)[0])

@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 import trafficdp
 from trafficdp.cli.main import run
@@ -351,7 +352,7 @@ WORDS = st.sampled_from(
 ARBITRARY = st.text(st.characters(exclude_characters="\0", exclude_categories=[]), max_size=12)
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(arguments=st.lists(st.one_of(WORDS, WORDS, ARBITRARY), max_size=6))
 @example(arguments=["--store", "..", "init"])
 @example(arguments=["ingest", "day1.csv.gz", "day1.csv.gz", "x" * 300])
@@ -382,7 +383,7 @@ EPSILONS = st.one_of(
 )
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epsilon=EPSILONS)
 @example(epsilon="1e-12")
 @example(epsilon="0.0000000000015")

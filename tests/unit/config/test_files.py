@@ -7,6 +7,7 @@ import tomllib
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.config.document import _TOO_DEEP, LARGEST_FILE, load_document
 from trafficdp.config.file import declaration_json, load_config
@@ -102,7 +103,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome, data, full):
     document = copy.deepcopy(full)
@@ -131,7 +132,7 @@ def test_only_config_errors_come_of_any_change_to_a_valid_configuration(outcome,
 
 
 @pytest.mark.slow
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_config_errors_come_of_any_cut_or_splice_of_the_text(outcome, data, full, document_text):
     text = document_text(full)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.binning.places import slots_of
 from trafficdp.engine import duckdb_reduce
@@ -132,7 +133,7 @@ some_rows = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     rows=some_rows,
     up_to=st.integers(0, 3),
@@ -190,7 +191,7 @@ def arrays_of(found: Contributions) -> list[np.ndarray]:
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     rows=some_rows,
     bucket=st.integers(1, 12),
@@ -211,7 +212,7 @@ def test_keys_that_are_sorted_in_buckets_on_disk_give_the_same(
 
 
 @pytest.mark.slow
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(rows=some_rows, until=st.integers(0, 3), kind=st.sampled_from(SlotKind))
 def test_what_is_known_of_the_first_files_is_put_together_with_the_rest(one_vault, rows, until, kind) -> None:
     grid, bound = grid_of(kind), bound_of()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.ingest.clean import SATURATION, UnitCheck, clean
 from trafficdp.ingest.read import Reading, require_kept_rows
@@ -251,7 +252,7 @@ row = st.tuples(
 
 @pytest.mark.slow
 @given(st.lists(row, min_size=1, max_size=40), st.sampled_from(["reject", "derive"]))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_rows_in_are_rows_kept_and_rows_rejected(area, key, rows, missing_speed):
     source = SourceDeclaration(
         "city", "csv", ("*",), (UnitPeriod(SpeedUnit.METRES_PER_SECOND),), sentinels=(Decimal(255),)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.ingest import clean as cleaning
 from trafficdp.ingest import vehicle_key as module
@@ -55,7 +56,7 @@ def cleaned(parts, source, area, key):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     rows=st.lists(ROW, min_size=1, max_size=40),
     at_once=st.integers(0, 10),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.noise.source import SimulatedNoise
@@ -32,7 +33,7 @@ def law(scale, reach):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SCALES, SCALES, st.integers(1, 3), st.integers(1, 3), ERRORS)
 def test_a_difference_of_two_lattices_leaves_the_half_width_as_rarely_as_it_says(b, c, s, t, error):
     h = two_noises_half_width(np.array([b * s]), np.array([c * t]), error)[0]
@@ -43,7 +44,7 @@ def test_a_difference_of_two_lattices_leaves_the_half_width_as_rarely_as_it_says
     assert (law(b, reach)[:, None] * law(c, reach)[None, :])[apart].sum() <= error * (1 + 1e-9)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.floats(0.01, 200))
 def test_discrete_noise_is_at_most_the_shifted_continuous_noise(scale):
     shift = float(lattice_shift(np.array([scale]))[0])
@@ -88,7 +89,7 @@ def test_the_error_of_two_noises_is_the_integral_of_their_tail(a, b, limit):
         assert found == pytest.approx(two_noises_mean(one, two)[0], rel=2e-3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SCALES, SCALES, st.floats(0.2, 3))
 def test_lattices_have_no_larger_expected_sum_than_continuous_noise(b, c, step):
     reach = int(40 * max(b, c)) + 5
@@ -98,7 +99,7 @@ def test_lattices_have_no_larger_expected_sum_than_continuous_noise(b, c, step):
     assert found <= two_noises_mean(np.array([b]), np.array([step * c]))[0] * (1 + 1e-9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(SCALES, SCALES), min_size=1, max_size=3), ERRORS)
 def test_sizes_of_noises_leave_the_one_sided_half_width_as_rarely_as_they_say(scales, error):
     first, second = (np.array(each) for each in zip(*scales, strict=True))
@@ -120,7 +121,7 @@ def test_the_difference_is_narrower_than_two_intervals_side_by_side():
     assert both < 0.75 * 2 * one
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(SCALES, min_size=1, max_size=6), ERRORS)
 def test_a_sum_leaves_the_half_width_as_rarely_as_it_says(scales, error):
     h = sum_half_width(np.array(scales), error)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 from small_city import plan_request
 
 from trafficdp.errors import UsageError
@@ -112,7 +113,7 @@ def test_tiny_cities_get_nearly_the_best_partition_there_is(counts_of, cities):
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6), width=st.floats(5, 200), least=st.integers(1, 4))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
     found = adapt(fine, coarser, asked(bound_of(60), half_width=width, least=least))
@@ -134,7 +135,7 @@ def test_every_finest_bin_lies_in_exactly_one_bin(seed, width, least, counts_of,
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6), width=st.floats(2, 100), level=st.sampled_from([0.5, 0.9, 0.95, 0.999]))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
     bound, both = bound_of(60), {MEAN: 1.0, VARIANCE: 60.0}
@@ -151,7 +152,7 @@ def test_published_intervals_are_no_wider_than_asked(seed, width, level, counts_
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=4)
+@settings(max_examples=examples(4))
 def test_numbering_of_vehicles_and_names_of_cells_change_nothing(seed, counts_of, bound_of):
     fine, coarser = city(seed, counts_of)
     wish = asked(bound_of(60))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 from small_city import plan_request
 
 from trafficdp.mechanisms.laplace.calibrated import LaplaceNoise
@@ -80,7 +81,7 @@ def test_vehicles_with_nothing_left_are_counted_with_the_bins_they_spare(planned
     ),
     left=st.lists(st.integers(1, 40), min_size=3, max_size=3),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_equal_scales_are_the_best_laplace_scales_under_personal_ceilings(
     counts_of, bound_of, planned, table, left
 ):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.planner.packing import WHOLE, Forest, best_antichain, dual_bound, greedy_antichain, pack
 
@@ -63,7 +64,7 @@ def best_of_all(forest):
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_priced_antichain_is_the_best_of_all_antichains(seed):
     forest = random_forest(seed)
     gain = forest.value - forest.matrix @ np.random.default_rng(seed).uniform(0, 20, forest.users)
@@ -81,7 +82,7 @@ def test_the_priced_antichain_is_the_best_of_all_antichains(seed):
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_rounds_choose_what_one_after_the_other_chooses(seed):
     forest = random_forest(seed)
     order = np.random.default_rng(seed).permutation(forest.size)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 from small_city import plan_request
 
 from trafficdp.errors import UsageError
@@ -235,7 +236,7 @@ def test_a_higher_level_and_less_epsilon_make_intervals_wider(asked):
 
 
 @given(st.floats(1e-6, 1e6))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_rounding_up_gives_three_digits_and_never_less(epsilon):
     text = rounded_up(epsilon)
     assert epsilon * (1 - 1e-9) <= float(text) <= epsilon * 1.011

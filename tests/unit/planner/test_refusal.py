@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 from small_city import plan_request
 
 from trafficdp.mechanisms.names import AUTO
@@ -183,7 +184,7 @@ EPSILONS = st.sampled_from(["0.5", "8", "100"])
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(table=tables, epsilon=EPSILONS)
 def test_auto_releases_whatever_partial_pooling_would(counts_of, bound_of, table, epsilon):
     check_auto(counts_of(table), bound_of, epsilon)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import AllocationError, UsageError
 from trafficdp.measurement.laws import GRAINS, Block, EntryIndex, Gaussian, Laplace
@@ -88,7 +89,7 @@ def steps(draw):
 
 @pytest.mark.slow
 @given(steps(), st.integers(0, 3))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_both_prices_agree_to_the_last_unit(step, which):
     try:
         loss = step.loss()

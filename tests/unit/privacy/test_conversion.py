@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.model import NeighbouringRelation
@@ -52,7 +53,7 @@ def test_losses_of_one_kind_add_up():
 
 
 @pytest.mark.slow
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.floats(1e-6, 1e3), st.floats(1e-12, 0.5))
 def test_each_conversion_is_sharper_than_the_one_before(rho, delta):
     loss = ZCDP.of(rho)
@@ -61,7 +62,7 @@ def test_each_conversion_is_sharper_than_the_one_before(rho, delta):
 
 
 @pytest.mark.slow
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.floats(1e-4, 50), st.floats(1e-10, 1e-2))
 def test_more_loss_or_less_delta_costs_more_epsilon(rho, delta):
     for convert in (zcdp_to_approx_simple, zcdp_to_approx, gaussian_to_approx):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.privacy.loss import PureDP
@@ -97,7 +98,7 @@ WORDS = (
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(*2 * [st.lists(st.sampled_from(WORDS.split()), max_size=8).map(" ".join)])
 def test_no_words_around_change_what_is_asked_either(tried, read, before, after):
     try:

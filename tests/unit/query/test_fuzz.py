@@ -11,6 +11,7 @@ import string
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.query.dialect import LONGEST_REFUSAL
@@ -164,7 +165,7 @@ def test_no_refusal_repeats_a_vehicle_that_was_typed_anywhere(tried, every):
 
 @pytest.mark.slow
 @given(st.text(max_size=300))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @example("\ud800")
 @example("SELECT WITH")
 @example("")
@@ -174,7 +175,7 @@ def test_no_text_at_all_is_read(config, tried, text):
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_words_after_the_clause_do_harm(config, tried, words):
     check(CLAUSE + words, tried, config)
 
@@ -198,7 +199,7 @@ CONDITIONS = st.recursive(
 
 @pytest.mark.slow
 @given(CONDITIONS)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_conditions_on_time_mean_what_sql_means(config, tried, read, where):
     text = CLAUSE + f"cell, AVG(speed) FROM fixes WHERE {where} GROUP BY cell"
     days = {1: "tuesday", 2: "wednesday"}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.mechanisms.blocks.blocks import best_blocks
 from trafficdp.mechanisms.blocks.partition import items_of
@@ -58,7 +59,7 @@ def test_the_exact_loss_after_clip_user_is_the_golden_one(counts_of, bound_of):
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(tables, st.sampled_from([0.5, 2.0]))
 def test_each_accounting_is_no_higher_than_the_one_it_sharpens(counts_of, bound_of, table, epsilon):
     found = full_comparison(counts_of(table), bound_of(65), epsilon, limits=QUICK)
@@ -73,7 +74,7 @@ def test_each_accounting_is_no_higher_than_the_one_it_sharpens(counts_of, bound_
 
 
 @pytest.mark.slow
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(tables, st.sampled_from([0.5, 2.0]))
 def test_a_user_without_samples_changes_no_accounting(counts_of, bound_of, table, epsilon):
     one = full_comparison(counts_of(table), bound_of(65), epsilon, limits=QUICK)

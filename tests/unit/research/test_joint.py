@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.laplace.accountings import laplace_accountings
@@ -53,7 +54,7 @@ def test_one_bin_is_the_optimal_clipping(counts_of, bound_of, numbers, upper, er
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(tables, st.sampled_from([0.1, 0.3, 0.49]))
 def test_ranges_and_scales_keep_to_the_error_and_never_cost_more_than_equal_scales(
     counts_of, bound_of, table, share

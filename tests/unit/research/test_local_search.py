@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.mechanisms.clip_user import ceiling, clip_user
 from trafficdp.research.optimal_suppression import Program, exchange, stays_within, suppress_to_fewest_bins
@@ -18,7 +19,7 @@ def largest_left(counts, kept):
     return int(np.bincount(counts.user_index[kept], minlength=counts.users).max(initial=0))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     shapes.flatmap(
         lambda s: st.lists(
@@ -43,7 +44,7 @@ def test_exchanges_are_optimal_when_all_counts_are_one(counts_of, table, data):
     assert largest_left(counts, found) == best
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(shapes, st.integers(0, 2**32 - 1), st.integers(0, 3))
 def test_exchanges_keep_caps_and_rooms_and_never_lose_ground(counts_of, shape, seed, target):
     random = np.random.default_rng(seed)

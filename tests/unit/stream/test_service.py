@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.measurement.nodes import signed_nodes_touched
 from trafficdp.noise.source import SimulatedNoise
@@ -261,7 +262,7 @@ def reference(rows, *, steps, lateness, cap, records, heights, arity):
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(FIXES, st.sets(st.integers(1, 39), max_size=5), st.sampled_from([0, 1, 3]), st.sampled_from([2, 50]))
 def test_the_rules_are_those_of_one_fix_at_a_time_however_batches_are_cut(rows, cuts, cap, records):
     subject = stream(cap=cap, records=records)
@@ -279,7 +280,7 @@ def test_the_rules_are_those_of_one_fix_at_a_time_however_batches_are_cut(rows, 
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(FIXES, st.integers(0, 39))
 def test_a_stream_that_is_stored_and_loaded_goes_on_as_if_nothing_had_been(rows, cut):
     records, cut = batch(rows), min(cut, len(rows))
@@ -314,7 +315,7 @@ def test_what_is_published_is_the_exact_sum_and_the_noise_of_the_nodes():
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(FIXES, st.integers(1, 3))
 def test_vehicles_are_counted_exactly_up_to_what_is_enough(rows, enough):
     whole = feed(stream(), batch(rows), finish=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.export.report.certainty import compared_rows
@@ -23,7 +24,7 @@ def intervals(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(intervals())
 def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
     low, high = ends
@@ -45,7 +46,7 @@ def test_every_claimed_order_is_one_of_disjoint_intervals(ends):
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(intervals(), NUMBERS)
 def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
     low, high = np.minimum(ends[0], point), np.maximum(ends[1], point)
@@ -56,7 +57,7 @@ def test_nothing_is_claimed_where_all_intervals_share_a_point(ends, point):
 
 
 @pytest.mark.slow
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(intervals())
 def test_two_times_are_told_apart_only_by_a_gap_between_their_intervals(ends):
     low, high = ends
@@ -69,7 +70,7 @@ def test_two_times_are_told_apart_only_by_a_gap_between_their_intervals(ends):
         assert gap == low[highest] - high[lowest] == gaps.max() > 0
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.floats(-50, 50), st.floats(0, 30)), min_size=1, max_size=15))
 def test_nothing_has_changed_where_the_interval_of_the_difference_holds_0(pairs):
     low = np.array([start for start, _ in pairs])

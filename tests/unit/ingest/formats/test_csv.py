@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.read import read_file
@@ -178,7 +179,7 @@ def test_progress_adds_up_to_the_size_of_the_file(reader, area, key, source):
 
 
 @given(st.binary(max_size=400), st.sampled_from([b"", b"plate,when,lat,lng,v\n"]), st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 def test_random_bytes_end_in_a_report_or_in_our_errors(reader, content, start, packed):
     data = start + content
     path = reader.write(gzip.compress(data) if packed else data)

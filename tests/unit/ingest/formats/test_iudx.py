@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import DataError
 from trafficdp.model import SourceDeclaration, SpeedUnit, UnitPeriod
@@ -89,7 +90,7 @@ keys = st.sampled_from(
 
 @pytest.mark.slow
 @given(st.lists(st.dictionaries(keys, values), max_size=4), st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(80))
 def test_any_json_ends_in_a_report_or_in_our_errors(reader, records, lines):
     content = "\n".join(json.dumps(r) for r in records) if lines else json.dumps(records)
     try:

@@ -13,6 +13,7 @@ import pytest
 import shapely
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import DataError
 from trafficdp.ingest.formats.parquet import unpacked_sizes
@@ -231,7 +232,7 @@ def test_a_name_that_is_not_utf8_is_refused_and_a_value_is_missing(reader):
 
 
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60))
 def test_a_damaged_file_ends_in_a_report_or_in_our_errors(reader, data):
     content = bytearray(write(reader).read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):

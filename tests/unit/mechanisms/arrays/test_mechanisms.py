@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
+from searching import examples
 
 from trafficdp.bounding.arrays import CountCap, IntervalPartition, total_variation_bias
 from trafficdp.errors import UsageError
@@ -78,7 +79,7 @@ def test_the_worst_error_never_falls_with_noise_or_bias():
     top=st.integers(1, 60),
     data=st.data(),
 )
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_votes_and_costs_are_those_of_the_nearest_midpoint(y, top, data):
     width = data.draw(st.integers(1, top))
     y = np.minimum(y, top)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.blocks import blocks, calibrated
@@ -83,7 +84,7 @@ def test_mean_and_vehicle_mean_of_a_bin_cost_three_halves_together(counts_of, bo
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(tables, st.sampled_from([{MEAN: 1.0}, {VEHICLE_MEAN: 30.0}]))
 def test_blocks_are_the_best_of_all_partitions_of_small_cities(counts_of, bound_of, table, tolerance):
     found = best_blocks(counts_of(table), bound_of(65), tolerance, effort=500)
@@ -94,7 +95,7 @@ def test_blocks_are_the_best_of_all_partitions_of_small_cities(counts_of, bound_
 
 
 @pytest.mark.slow
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=7))
 def test_the_bound_of_one_user_is_its_best_partition(costs):
     values = np.array(costs, dtype=np.float64)
@@ -106,7 +107,7 @@ def test_the_bound_of_one_user_is_its_best_partition(costs):
 
 
 @pytest.mark.slow
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(tables, st.integers(0, 2**32 - 1))
 def test_numbering_bins_and_users_otherwise_changes_nothing(counts_of, bound_of, table, seed):
     random = np.random.default_rng(seed)
@@ -120,7 +121,7 @@ def test_numbering_bins_and_users_otherwise_changes_nothing(counts_of, bound_of,
     np.testing.assert_allclose(np.sort(other.half_widths(1)), np.sort(one.half_widths(1)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables)
 def test_a_user_without_samples_changes_nothing(counts_of, bound_of, table):
     tolerance = {MEAN: 1.0}
@@ -132,7 +133,7 @@ def test_a_user_without_samples_changes_nothing(counts_of, bound_of, table):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables)
 def test_blocks_never_cost_more_than_equal_scales(counts_of, bound_of, table):
     counts, tolerance = counts_of(table), {MEAN: 1.0}

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
@@ -44,7 +45,7 @@ def accounting_for(counts, bound, statistics, variance=60.0):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     tables, st.sampled_from(RELEASED), st.sampled_from(["0.01", "1", "7.3"]), st.sampled_from([20.0, 200.0])
 )
@@ -123,7 +124,7 @@ def test_bins_of_the_same_vehicles_gain(counts_of, bound_of):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables, st.sampled_from([0.1, 1.0, 4.0]))
 def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(counts_of, bound_of, table, epsilon):
     counts = counts_of(table)
@@ -167,7 +168,7 @@ def unmetered():
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(tables, st.sampled_from(["0.01", "1", "7.3"]), st.sampled_from([(MEAN,), MEANS, PAIRS]))
 def test_facts_and_published_columns_price_the_release_alike(
     contributions_of, bound_of, table, epsilon, statistics

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from searching import examples
 from small_city import plan_request
 
 from trafficdp.errors import UsageError
@@ -55,7 +56,7 @@ def values_of(contributions):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(tables, chosen, st.sampled_from(["0.3", "2", "40"]))
 def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_published(
     contributions_of, bound_of, table, statistics, epsilon
@@ -88,7 +89,7 @@ def test_the_charge_is_kept_covers_the_loss_and_is_found_again_from_what_is_publ
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(tables, st.sampled_from([0.3, 2.0, 40.0]))
 def test_leaving_out_is_never_worse_than_equal_noise_by_its_own_measure(counts_of, bound_of, table, epsilon):
     counts, bound = counts_of(table), bound_of(60, "1/10")

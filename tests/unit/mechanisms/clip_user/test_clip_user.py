@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.bounding.arrays import dropped_mean_bias, dropped_variance_bias
 from trafficdp.mechanisms.clip_user import bin_error, ceiling, clip_user
@@ -102,7 +103,7 @@ def test_dropping_bias_equals_brute_force(statistic, total):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SMALL, st.sampled_from([0.5, 1.0, 2.0]))
 def test_the_milp_equals_exhaustive_search(rows, epsilon):
     counts = counts_of(rows)
@@ -112,7 +113,7 @@ def test_the_milp_equals_exhaustive_search(rows, epsilon):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(SMALL, st.sampled_from([0.3, 1.0, 4.0]))
 def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
     counts = counts_of(rows)
@@ -127,7 +128,7 @@ def test_no_suppression_breaks_the_ceiling_or_empties_a_bin(rows, epsilon):
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 0.5, 1.0]))
 def test_names_of_vehicles_and_bins_decide_nothing(seed, epsilon):
     random = np.random.default_rng(seed)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.measurement.measure import PrivacyMeter
@@ -50,7 +51,7 @@ def random_sizes(statistics, bins, seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(table=small_tables, statistics=subsets, seed=st.integers(0, 2**32 - 1))
 def test_the_planned_loss_is_the_one_that_is_charged_and_no_size_is_exceeded(
     counts_of, bound_of, table, statistics, seed
@@ -214,7 +215,7 @@ def alike(contributions_of, bound, speeds, bins):
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(table=tables, epsilon=st.sampled_from(["0.01", "1", "7.3"]), statistics=sets)
 def test_what_is_metered_is_what_is_charged_and_the_published_columns_say_it_too(
     contributions_of, bound_of, table, epsilon, statistics

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from searching import examples
 
 from trafficdp.errors import UsageError
 from trafficdp.research.george_2022.arrivals import WithholdRelease, level_size
@@ -29,7 +30,7 @@ def listed(elements, offset=0):
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), max_size=60), st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_elements_are_the_same_however_the_stream_is_cut(stream, data):
     order, values = [u for u, _ in stream], [x for _, x in stream]
     state, found, at = WithholdRelease(4), [], 0
