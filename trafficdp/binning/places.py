@@ -267,8 +267,8 @@ def slot_facts(
         return {number: _calendar_hour(number, zone) for number in numbers}
     if kind is model_grid.SlotKind.WHOLE_PERIOD:
         days = period.first.isoformat(), period.last.isoformat()
-        ends = (model_grid.rfc3339(datetime.fromtimestamp(at, zone), zone) for at in period.utc_seconds)
-        return dict.fromkeys(numbers, SlotFacts(" to ".join(dict.fromkeys(days)), *ends))
+        facts = SlotFacts(" to ".join(dict.fromkeys(days)), *_stamps(zone, *period.utc_seconds))
+        return dict.fromkeys(numbers, facts)
     hours = [f"{hour:02d}:00-{hour + 1:02d}:00" for hour in range(24)]
     labels = {
         model_grid.SlotKind.HOUR_OF_DAY: hours,
@@ -299,11 +299,7 @@ def _day(slot: int, zone: ZoneInfo) -> SlotFacts:
     if _start_of_day(day, zone) != slot:
         raise UsageError("slot number is not the start of a local day", expected="a slot of kind day")
     end = _start_of_day(day + timedelta(days=1), zone)
-    return SlotFacts(
-        day.isoformat(),
-        model_grid.rfc3339(datetime.fromtimestamp(slot, zone), zone),
-        model_grid.rfc3339(datetime.fromtimestamp(end, zone), zone),
-    )
+    return SlotFacts(day.isoformat(), *_stamps(zone, slot, end))
 
 
 def _calendar_hour(slot: int, zone: ZoneInfo) -> SlotFacts:
@@ -313,12 +309,12 @@ def _calendar_hour(slot: int, zone: ZoneInfo) -> SlotFacts:
     end = slot + _HOUR_SECONDS - (slot + offset) % _HOUR_SECONDS
     if _offset(end - 1, zone) != offset:  # a clock change cuts the hour short
         end = _first_second(slot, end - 1, lambda second: _offset(second, zone) != offset)
-    stamp = model_grid.rfc3339(datetime.fromtimestamp(slot, zone), zone)
-    return SlotFacts(
-        f"{stamp[:10]} {stamp[11:16]} {stamp[19:]}",
-        stamp,
-        model_grid.rfc3339(datetime.fromtimestamp(end, zone), zone),
-    )
+    stamp, stamp_of_end = _stamps(zone, slot, end)
+    return SlotFacts(f"{stamp[:10]} {stamp[11:16]} {stamp[19:]}", stamp, stamp_of_end)
+
+
+def _stamps(zone: ZoneInfo, *seconds: int) -> list[str]:
+    return [model_grid.rfc3339(datetime.fromtimestamp(each, zone), zone) for each in seconds]
 
 
 # Which bins there are and which positions are kept: the declared grid, and selections.
