@@ -74,7 +74,7 @@ from math import lgamma, log
 import numpy as np
 from scipy.special import gammainc, gammaincc, gammainccinv, ndtri
 
-from trafficdp.arrays import FloatArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IntArray
 from trafficdp.errors import in_range
 
 
@@ -229,17 +229,22 @@ def two_noises_tail(first: FloatArray, second: FloatArray, h: FloatArray) -> Flo
 
     a and b are ``first`` and ``second`` >= 0; 0 if both are.
     """
-    large, small = np.maximum(first, second), np.minimum(first, second)
-    a = np.where(large > 0, large, 1.0)
-    ratio = np.where(large > 0, small / a, 0.0)
+    a, apart, alike = _ratio(first, second)
     x = h / a
-    equal = (1 + x / 2) * np.exp(-x)
-    apart = np.where(ratio < 1 - _NEARLY_EQUAL, ratio, 0.0)
     with np.errstate(divide="ignore", under="ignore"):
         tail_of_small = np.where(apart > 0, apart**2 * np.exp(-x / np.where(apart > 0, apart, 1.0)), 0.0)
     different = (np.exp(-x) - tail_of_small) / (1 - apart**2)
-    tail = np.where(ratio < 1 - _NEARLY_EQUAL, different, equal)
-    return np.where(large > 0, tail, 0.0)
+    tail = np.where(alike, (1 + x / 2) * np.exp(-x), different)
+    return np.where(np.maximum(first, second) > 0, tail, 0.0)
+
+
+def _ratio(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """The larger scale (1 where both are 0), the smaller over it (0 where alike), and which are alike."""
+    large, small = np.maximum(first, second), np.minimum(first, second)
+    a = np.where(large > 0, large, 1.0)
+    ratio = np.where(large > 0, small / a, 0.0)
+    alike = ~(ratio < 1 - _NEARLY_EQUAL)
+    return a, np.where(alike, 0.0, ratio), alike
 
 
 def two_noises_mean(first: FloatArray, second: FloatArray) -> FloatArray:
@@ -257,17 +262,13 @@ def two_noises_error(first: FloatArray, second: FloatArray, limit: float) -> Flo
     a and b are ``first`` and ``second`` >= 0. For discrete noises add ``lattice_shift`` times the step of
     each.
     """
-    large, small = np.maximum(first, second), np.minimum(first, second)
-    a = np.where(large > 0, large, 1.0)
-    ratio = np.where(large > 0, small / a, 0.0)
+    a, apart, alike = _ratio(first, second)
     x = limit / a
-    equal = 1.5 - (1.5 + x / 2) * np.exp(-x)
-    apart = np.where(ratio < 1 - _NEARLY_EQUAL, ratio, 0.0)
     with np.errstate(under="ignore"):
         of_small = np.where(apart > 0, apart**3 * np.expm1(-x / np.where(apart > 0, apart, 1.0)), 0.0)
     different = (of_small - np.expm1(-x)) / (1 - apart**2)
-    error = a * np.where(ratio < 1 - _NEARLY_EQUAL, different, equal)
-    return np.where(large > 0, np.minimum(error, limit), 0.0)
+    error = a * np.where(alike, 1.5 - (1.5 + x / 2) * np.exp(-x), different)
+    return np.where(np.maximum(first, second) > 0, np.minimum(error, limit), 0.0)
 
 
 def two_noises_half_width(first: FloatArray, second: FloatArray, error: float) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -211,9 +212,8 @@ def _options(
     A map fits if the half width of the main statistic's interval, in its unit, is at most ``half_width`` in
     the median bin or in every bin, by ``goal``. ``counts`` are those of all bins of ``grid``.
     """
-    choices = np.unique(counts.users_per_bin)
-    choices = choices[choices >= request.min_vehicles]
-    if not len(choices):
+    choices = [each for each in np.unique(counts.users_per_bin).tolist() if each >= request.min_vehicles]
+    if not choices:
         return
     records = int(counts.samples_per_bin.sum())
 
@@ -242,17 +242,15 @@ def _options(
         yield first
     if first is not None and first.fits:
         return
-    low, high = 0, len(choices)
-    while low < high:
-        middle = (low + high) // 2
-        made = planned(replace(request, min_vehicles=int(choices[middle])))
-        if made is not None and allocation.precision(made).at(goal) <= half_width:
-            high = middle
-        else:
-            low = middle + 1
-    if 0 < low < len(choices):
+
+    def fits(min_vehicles: int) -> bool:
+        made = planned(replace(request, min_vehicles=min_vehicles))
+        return made is not None and allocation.precision(made).at(goal) <= half_width
+
+    place = bisect_left(choices, True, key=fits)
+    if 0 < place < len(choices):
         # every number down to the one before keeps the same bins
-        least = option(int(choices[low - 1]) + 1)
+        least = option(choices[place - 1] + 1)
         if least is not None:
             yield least
 
@@ -504,21 +502,13 @@ def _least(
     low, high = 0, 0
     while not likely(step**high):
         low, high = high + 1, min(2 * high + 1, top)
-    place = _first(lambda each: likely(step**each), low, high)
+    place = bisect_left(range(high), True, low, key=lambda each: likely(step**each))
     failed, ahead = place - 1, AHEAD
     while not passes(step**place):
         if place == top:
             return None
         failed, place, ahead = place, min(place + ahead, top), 2 * ahead
-    return step ** _first(lambda each: passes(step**each), failed + 1, place)
-
-
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the first whole number from ``low`` on at which it ``holds``, as it does at ``high``."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return high
+    return step ** bisect_left(range(place), True, failed + 1, key=lambda each: passes(step**each))
 
 
 def _two_digits_up(number: float) -> int:

@@ -43,7 +43,10 @@ class HuberPlan:
 
     ``huber`` (G,) marks the bins by Huber, with ``shape``, ``alpha`` and ``beta`` (G,) of all bins, at
     ``epsilon``; ``weighted`` and ``laplace`` are the weights and the noisy sum of the others.
-    ``typical_error`` (G,) is the expected error without outliers.
+    ``typical_error`` (G,) is the expected error where vehicles agree, in the unit of speed. In bins by Huber,
+    with every vehicle's mean within 0.4 thresholds of the bin's: the expected noise, plus the root mean
+    square of the bias of capped weights when all samples are independent and follow one law. In the others:
+    that of Laplace noise by the weights that give less.
     """
 
     shape: bounding_huber.HuberParameters
@@ -98,8 +101,8 @@ class Huber(means.Means):
         """Return the query for the weighted sums of the bins estimated by Laplace noise.
 
         From public counts, nothing is drawn; the other bins add nothing. Bins by Huber have the whole range
-        as bias: their smooth sensitivity is U on adversarial values. See ``typical_error`` for what they give
-        otherwise.
+        as bias: their smooth sensitivity is U on adversarial values. What they give otherwise is the
+        ``typical_error`` of the plan.
         """
         return self.plan(request).laplace
 
@@ -107,16 +110,6 @@ class Huber(means.Means):
         """Return the most that one vehicle changes each mean before noise, (G,); U for bins by Huber."""
         huber = self.uses_huber(request)
         return np.where(huber, float(request.bound.upper), super().sensitivity(request))
-
-    def typical_error(self, request: StatisticRequest) -> FloatArray:
-        """Return the expected error where vehicles agree, in the unit of speed, shape (G,). Public.
-
-        In bins by Huber, with every vehicle's mean within 0.4 thresholds of the bin's: the expected noise,
-        plus the root mean square of the bias of capped weights when all samples are independent and follow
-        one law. In the others: that of Laplace noise by the weights that give less. At the worst values see
-        ``expected_error``.
-        """
-        return self.plan(request).typical_error
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure

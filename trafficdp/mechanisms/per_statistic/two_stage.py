@@ -71,7 +71,8 @@ class TwoStage(Means):
         """Return the query for the sum of vehicle means clipped to an interval, from public counts.
 
         Nothing is drawn. Its bias is the whole range in bins where an interval will be drawn: adversarial
-        values can lie far outside. Values that agree to within the width err by ``typical_error``.
+        values can lie far outside. Values that agree to within the width err by the share of this noise that
+        the interval is of the range.
         """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         self._require(request)
@@ -80,18 +81,6 @@ class TwoStage(Means):
         bias = weighted.bias(weighted.weight) + rounding_bias(statistic, bound)
         bias = np.where(whole, bias, float(bound.upper))
         return weighted.sum_query(self._share(whole, request.loss), bias, worst_case=not whole.all())
-
-    def typical_error(self, request: StatisticRequest) -> FloatArray:
-        """Return each bin's expected absolute noise where all vehicle means lie in the drawn interval,
-        shape (G,).
-        """
-        bound = request.bound
-        width = self.width(request.counts, bound)
-        share = np.where(
-            width >= bound.upper_steps, 1.0, np.minimum(2 * self.half_width * width / bound.upper_steps, 1.0)
-        )
-        (term,) = self.noise_terms(request)
-        return np.asarray(np.minimum(share * term.mean_absolute_noise, float(bound.upper) / 2))
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure

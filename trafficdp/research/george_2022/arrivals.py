@@ -39,7 +39,7 @@ optimum.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -395,7 +395,7 @@ def _shared(
     """The plan whose counters share ``counters`` by W_l^(2/3)."""
     plan = _planned(users, samples, upper_steps, delta, np.ones(len(medians)), medians, influence)
     weight = plan.width ** (2 / 3)
-    return _planned(users, samples, upper_steps, delta, counters * weight / weight.sum(), medians, influence)
+    return replace(plan, counter_epsilon=counters * weight / weight.sum())
 
 
 def _planned(

@@ -70,7 +70,7 @@ from trafficdp.noise.source import NoiseSource
 from trafficdp.privacy.loss import PICO, ZCDP, PureDP, loss_upper_bound, round_up, sum_per_user, to_pico
 from trafficdp.research.george_2022 import arrivals as george_2022_arrivals
 from trafficdp.research.george_2022.factor import GaussianSums, gaussian_loss, gaussian_sd
-from trafficdp.research.george_2022.paper_means import full_means, means_with_noise
+from trafficdp.research.george_2022.paper_means import full_means, means_with_noise, running_sum
 from trafficdp.stream.tree import BINARY, Tree, TreeKind, bit_length
 
 
@@ -87,7 +87,7 @@ def gaussian_naive_means(
     One running sum of all samples with Gaussian noise ``sums``; a vehicle's samples may come at any time.
     """
     sd = gaussian_sd(sums, arrivals.upper_steps, arrivals.samples, rho)
-    total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
+    total = running_sum(arrivals.value, at)
     noise = sums.path(at, sd, source, runs)
     means = np.clip((total + noise) / at, 0, arrivals.upper_steps)
     return means, gaussian_loss(sums, arrivals.upper_steps, arrivals.samples, sd)
@@ -171,9 +171,8 @@ def levelled_moments(
         fed = np.searchsorted(elements.sample[mine], at)
         contained += int(plan.size[level]) * fed
         for moment in range(2):
-            exact = np.concatenate([[0], np.cumsum(elements.value[mine, moment])])[fed]
             noise = tree.draw_noise(fed, plan.users, float(scales[level, moment]), source, runs)
-            sums[moment] += exact + noise
+            sums[moment] += running_sum(elements.value[mine, moment], fed) + noise
     there = contained > 0
     mean = np.clip(np.where(there, sums[0] / np.maximum(contained, 1), u / 2), 0, u)
     least = mean * (u - mean)

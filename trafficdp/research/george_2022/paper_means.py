@@ -146,6 +146,16 @@ def means_with_noise(
         exact = np.concatenate([np.zeros((len(value), 1), dtype=np.int64), np.cumsum(value, axis=1)], axis=1)
         sums = sums + exact[:, fed] + path(level, fed)
         contained += size * fed
+    return _clipped_means(sums, contained, plan)
+
+
+def running_sum(value: IntArray, at: IntArray) -> IntArray:
+    """Return the sum of the first ``at`` (K,) of the numbers ``value`` (T,), shape (K,)."""
+    return np.concatenate([[0], np.cumsum(value)])[at]
+
+
+def _clipped_means(sums: FloatArray, contained: IntArray, plan: LevelPlan) -> FloatArray:
+    """The means of ``contained`` samples with these noisy ``sums``; the middle where there is none."""
     means = np.where(contained > 0, sums / np.maximum(contained, 1), plan.upper_steps / 2)
     return np.clip(means, 0, plan.upper_steps)
 
@@ -175,7 +185,7 @@ def naive_means(
 
     One tree over all samples with Laplace noise of ``scale`` a node.
     """
-    total = np.concatenate([[0], np.cumsum(arrivals.value)])[at]
+    total = running_sum(arrivals.value, at)
     noise = tree.draw_noise(at, arrivals.users * arrivals.samples, scale, source, runs)
     return np.clip((total + noise) / at, 0, arrivals.upper_steps)
 
@@ -225,11 +235,9 @@ def single_means(
             size, half = int(plan.size[level]), int(plan.half_width[level])
             value[mine] = truncate(value[mine], size, half, plan.upper_steps, centre)[0]
     fed = np.searchsorted(elements.sample, at)
-    exact = np.concatenate([[0], np.cumsum(value)])[fed]
-    contained = np.concatenate([[0], np.cumsum(plan.size[elements.level])])[fed]
+    contained = running_sum(plan.size[elements.level], fed)
     noise = tree.draw_noise(fed, plan.users * len(plan.width), scale, source, runs)
-    means = np.where(contained > 0, (exact + noise) / np.maximum(contained, 1), plan.upper_steps / 2)
-    return np.clip(means, 0, plan.upper_steps)
+    return _clipped_means(running_sum(value, fed) + noise, contained, plan)
 
 
 def known_prior_half_width(users: int, samples: int, upper_steps: int, delta: float) -> int:
@@ -276,9 +284,8 @@ def known_prior_means(
     np.add.at(sums, arrivals.user, arrivals.value)
     value = truncate(sums[arrivals.user[done]], m, half_width, arrivals.upper_steps, Centre.at(prior))[0]
     fed = np.searchsorted(done, at)
-    exact = np.concatenate([[0], np.cumsum(value)])[fed]
     noise = tree.draw_noise(fed, arrivals.users, scale, source, runs)
-    means = np.where(fed > 0, (exact + noise) / np.maximum(m * fed, 1), float(prior))
+    means = np.where(fed > 0, (running_sum(value, fed) + noise) / np.maximum(m * fed, 1), float(prior))
     return np.clip(means, 0, arrivals.upper_steps)
 
 

@@ -17,6 +17,7 @@ From how many vehicles on the Huber mechanism pays: a public rule, so that refus
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,8 +92,4 @@ def least_vehicles(
         high *= 2
         if high > MOST_VEHICLES:
             raise UsageError("no number of vehicles is enough", got=f"epsilon={epsilon}")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if pays(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, high // 2 + 1, key=pays)

@@ -77,6 +77,7 @@ enough. Rounding of floats is not accounted for.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -454,13 +455,7 @@ def _smooth(
     best = upper
     for level in shape.levels:
         # the bound grows with the distance: from ``limit`` on this level cannot be the least
-        limit, beyond = 0, level.k0
-        while limit < beyond:
-            middle = (limit + beyond) // 2
-            if shape.bound_of(level, middle, one, beta) < best:
-                limit = middle + 1
-            else:
-                beyond = middle
+        limit = bisect_left(range(level.k0), best, key=lambda delta: shape.bound_of(level, delta, one, beta))
         if limit and (delta := distance(level, limit)) < limit:
             best = shape.bound_of(level, delta, one, beta)
     if one < upper:
