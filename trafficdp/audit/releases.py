@@ -113,23 +113,9 @@ def _release(name: str, request: Request, delta: float) -> AuditedRelease:
 
 def _of_anyone(name: str, bound: model.ContributionBound, loss: Loss, delta: float) -> AuditedRelease:
     whole = small_city_samples(bound, bound.upper_steps)
-    counts, there = whole.counts, whole.counts.user_index > 0
-    others = model.Counts(
-        counts.cell,
-        counts.slot,
-        np.bincount(counts.bin_index[there], minlength=counts.bins),
-        counts.user_index[there] - 1,
-        counts.count[there],
-        counts.users - 1,
-    )
-    value = whole.value[np.repeat(there, counts.count)]
-    pairs = [
-        Neighbours(
-            "a vehicle at U in two hexagons, there or not",
-            whole,
-            Samples(others, value, whole.vehicle[1:], bound),
-        )
-    ]
+    counts = whole.counts
+    others = small_city_samples(bound, bound.upper_steps // 2, np.array(RECORDS)[:, 1:])
+    pairs = [Neighbours("a vehicle at U in two hexagons, there or not", whole, others)]
     # in epsilon many small shares hide one another from a likelihood ratio
     everything = isinstance(loss, ZCDP)
     statistics = (MEAN, VARIANCE) if everything else (MEAN,)
@@ -200,12 +186,14 @@ def quantile_release(name: str, bound: model.ContributionBound, loss: Loss, delt
     return AuditedRelease(name, pico / PICO, outputs, pairs)
 
 
-def small_city_samples(bound: model.ContributionBound, first_speed: int) -> Samples:
-    """Return a small data set with counts of RECORDS, shape (bins, vehicles), in neighbouring hexagons.
+def small_city_samples(
+    bound: model.ContributionBound, first_speed: int, table: IntArray | None = None
+) -> Samples:
+    """Return a small data set with counts ``table`` (bins, vehicles), RECORDS if None, in sibling hexagons.
 
     All records of the first vehicle have speed ``first_speed`` (whole steps), those of all others U/2.
     """
-    table = np.array(RECORDS, dtype=np.int64)
+    table = np.array(RECORDS, dtype=np.int64) if table is None else table
     bins, users = np.nonzero(table)
     counts = model.Counts(
         cell=np.array(CELLS, dtype=np.uint64),

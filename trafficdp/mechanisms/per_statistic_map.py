@@ -29,10 +29,10 @@ from trafficdp.sensitive import SensitiveInputs
 # A release and a saved plan write down every setting: what a later version has as its default changes neither
 # what they execute nor what `verify` recomputes. Settings are the fields of a mechanism's dataclass but for
 # what says which mechanism it is; those of a mechanism that another one wraps stand beside its own. Enums are
-# written as their values, functions as their names.
+# written as their values.
 
 
-Setting = str | int | float | bool | None
+Setting = str | int | float | bool
 Settings = Mapping[str, Setting]
 IDENTITY = {"name", "citation", "statistics", "kind", "enforced", "idealised"}
 """Fields that say which mechanism it is."""
@@ -72,7 +72,7 @@ def with_settings(mechanism: Known, settings: Settings) -> Known:
 
 def in_words(settings: Settings) -> str:
     """Return the settings for the manifest, such as "cap argmax, gamma 0.2"."""
-    return ", ".join(f"{name} {'none' if value is None else value}" for name, value in settings.items())
+    return ", ".join(f"{name} {value}" for name, value in settings.items())
 
 
 def _own(mechanism: object) -> list[tuple[Field[object], object]]:
@@ -84,8 +84,6 @@ def _own(mechanism: object) -> list[tuple[Field[object], object]]:
 def _plain(value: object) -> Setting:
     if isinstance(value, Enum):
         return cast("Setting", value.value)
-    if callable(value):
-        return str(getattr(value, "__name__", "a function"))
     return cast("Setting", value)
 
 
@@ -106,9 +104,6 @@ def _read(field: Field[object], now: object, written: Setting) -> object:
         known = {each.value: each for each in type(now)}
         if isinstance(written, str) and written in known:
             return known[written]
-    elif callable(now):
-        if written == _plain(now):
-            return now
     elif isinstance(now, bool) or isinstance(written, bool):
         if isinstance(now, bool) and isinstance(written, bool):
             return written
@@ -117,8 +112,6 @@ def _read(field: Field[object], now: object, written: Setting) -> object:
             return written
     elif isinstance(written, int | float) and math.isfinite(written):
         return float(written)
-    elif written is None and "None" in str(field.type):
-        return None
     raise UsageError(
         "a setting of a mechanism has a value that this version does not know",
         got=f"{field.name}={written!s:.40}",

@@ -228,18 +228,15 @@ def _forest(priced: PricedBins, epsilon: float) -> tuple[Forest, IntArray]:
     candidate = np.concatenate(keep)
     number = np.cumsum(candidate) - 1
     chosen_from = np.flatnonzero(candidate)
-    return (
-        Forest(
-            np.concatenate(values).astype(np.float64),
-            pool.level[chosen_from],
-            number_of_parent(pool.of_finest, candidate, number)[chosen_from],
-            np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
-            np.concatenate(users),
-            np.concatenate(costs),
-            pool.counts[0].users,
-        ),
-        chosen_from,
+    items = Items(
+        np.concatenate(values).astype(np.float64),
+        np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64),
+        np.concatenate(users),
+        np.concatenate(costs),
+        pool.counts[0].users,
     )
+    parent = number_of_parent(pool.of_finest, candidate, number)[chosen_from]
+    return Forest(items, pool.level[chosen_from], parent), chosen_from
 
 
 def _losses(counts: Counts, request: Request, scale: float) -> FloatArray:
@@ -269,29 +266,12 @@ def _packed(forest: Forest) -> Packing:
     """Pack in canonical order, so that the result does not depend on how users and bins are numbered."""
     if not forest.size:
         return pack(forest)
-    items = Items(
-        forest.value,
-        forest.start,
-        forest.user,
-        forest.cost,
-        forest.users,
-    )
-    order, rank = canonical_order(items)
-    canonical = items.reordered(order, rank)
+    order, rank = canonical_order(forest.items)
     place = np.empty(forest.size + 1, dtype=np.int64)
     place[order] = np.arange(forest.size)
     place[-1] = -1
-    packing = pack(
-        Forest(
-            canonical.tolerance,
-            forest.level[order],
-            place[forest.parent[order]],
-            canonical.start,
-            canonical.user,
-            canonical.cost,
-            forest.users,
-        )
-    )
+    items = forest.items.reordered(order, rank)
+    packing = pack(Forest(items, forest.level[order], place[forest.parent[order]]))
     chosen = np.zeros(forest.size, dtype=np.bool_)
     chosen[order] = packing.chosen
     return Packing(chosen, packing.value, packing.bound)

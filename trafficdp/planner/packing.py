@@ -30,6 +30,7 @@ import numpy as np
 from scipy import sparse
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.mechanisms.blocks.partition import Items
 
 ROUNDS = 300
 """Most steps of the prices."""
@@ -49,28 +50,24 @@ WHOLE = 1 << 36
 class Forest:
     """C candidate bins, of which each may lie within a larger one, with what they are worth and cost.
 
-    ``value`` (C,) is what each is worth. ``level`` (C,) is 0 for the finest; ``parent`` (C,) is the candidate
-    of a higher level that holds it, -1 for a root. Entries ``start[c]:start[c + 1]`` of ``user`` and ``cost``
-    are those of candidate c; a cost is a share of what the user may spend, 0 < cost <= 1.
+    ``items`` are the candidates: an item's tolerance is what it is worth, its cost to a user the share of
+    what the user may spend, 0 < cost <= 1. ``level`` (C,) is 0 for the finest; ``parent`` (C,) is the
+    candidate of a higher level that holds it, -1 for a root.
     """
 
-    value: FloatArray
+    items: Items
     level: IntArray
     parent: IntArray
-    start: IntArray
-    user: IntArray
-    cost: FloatArray
-    users: int
 
     @property
     def size(self) -> int:
         """The number of candidates, C."""
-        return len(self.value)
+        return self.items.size
 
-    @cached_property
-    def matrix(self) -> sparse.csr_matrix:
-        """Each candidate's cost to each user, as a share of what the user may spend, sparse, (C, users)."""
-        return sparse.csr_matrix((self.cost, self.user, self.start), shape=(self.size, self.users))
+    @property
+    def value(self) -> FloatArray:
+        """What each candidate is worth, shape (C,)."""
+        return self.items.tolerance
 
     @cached_property
     def levels(self) -> list[IntArray]:
@@ -88,7 +85,7 @@ class Forest:
         leaf = np.ones(self.size, dtype=np.bool_)
         leaf[self.parent[self.parent >= 0]] = False
         at = np.flatnonzero(leaf)
-        path = self.users + np.arange(len(at))
+        path = np.arange(len(at))
         candidate, row = [at], [path]
         while len(at):
             inside = self.parent[at] >= 0
@@ -98,12 +95,13 @@ class Forest:
         on_path = sparse.csr_matrix(
             (
                 np.full(sum(map(len, row)), WHOLE // 2 + 1),
-                (np.concatenate(candidate), np.concatenate(row) - self.users),
+                (np.concatenate(candidate), np.concatenate(row)),
             ),
             shape=(self.size, int(leaf.sum())),
         )
-        units = np.maximum(np.ceil(self.cost * WHOLE), 1.0).astype(np.int64)
-        of_user = sparse.csr_matrix((units, self.user, self.start), shape=(self.size, self.users))
+        costs = self.items.rows
+        units = np.maximum(np.ceil(costs.data * WHOLE), 1.0).astype(np.int64)
+        of_user = sparse.csr_matrix((units, costs.indices, costs.indptr), shape=costs.shape)
         return sparse.csr_matrix(sparse.hstack([of_user, on_path], format="csr"))
 
 
@@ -145,7 +143,7 @@ def dual_bound(forest: Forest, prices: FloatArray) -> tuple[float, BoolArray]:
     It is sum of prices plus the largest sum, over antichains, of value minus priced costs; that antichain is
     returned as well, as a mask (C,).
     """
-    total, chosen = best_antichain(forest, forest.value - forest.matrix @ prices)
+    total, chosen = best_antichain(forest, forest.value - forest.items.rows @ prices)
     return float(prices.sum()) + total, chosen
 
 
@@ -159,15 +157,15 @@ def pack(forest: Forest, *, rounds: int = ROUNDS, work: int = WORK) -> Packing:
     if not forest.size:
         return Packing(best, 0.0, 0.0)
     for scarce in (np.maximum.reduceat, np.add.reduceat):
-        order = np.argsort(-forest.value / scarce(forest.cost, forest.start[:-1]), kind="stable")
+        order = np.argsort(-forest.value / scarce(forest.items.cost, forest.items.start[:-1]), kind="stable")
         best = _better(forest, best, greedy_antichain(forest, order))
-    entries = len(forest.cost)
+    entries = len(forest.items.cost)
     steps = min(rounds, max(20, work // entries))
     every = max(1, -(-steps * COST_OF_A_CHOICE * entries // work))
-    prices, at_best = np.zeros(forest.users), np.zeros(forest.users)
+    prices, at_best = np.zeros(forest.items.users), np.zeros(forest.items.users)
     bound, length, stale = np.inf, 1.0, 0
     tried: set[bytes] = set()
-    by_user = forest.matrix.T
+    by_user = forest.items.rows.T
     for step in range(steps):
         value = float(forest.value[best].sum())
         certificate, chosen = dual_bound(forest, prices)
@@ -261,7 +259,7 @@ def _order(forest: Forest, prices: FloatArray, chosen: BoolArray) -> IntArray:
 
     The ``chosen`` come first, and within either part those with the most value over price.
     """
-    price = forest.matrix @ prices
+    price = forest.items.rows @ prices
     worth = forest.value / (price + 1e-9 * (float(price.max()) + 1.0))
     return np.lexsort((-worth, ~chosen))
 

@@ -44,7 +44,7 @@ def test_settings_that_are_not_those_of_today_are_restored():
     assert with_settings(today, written) == then
     stage = KnownTwoMoments(TwoStage(spread=0.25, half_width=2))
     assert with_settings(KnownTwoMoments(TwoStage()), settings_of(stage)) == stage
-    assert in_words({"cap": "median", "block": None}) == "cap median, block none"
+    assert in_words({"cap": "median", "halves": 3}) == "cap median, halves 3"
 
 
 @pytest.mark.parametrize(

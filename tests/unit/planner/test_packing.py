@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from searching import examples
 
+from trafficdp.mechanisms.blocks.partition import Items
 from trafficdp.planner.packing import WHOLE, Forest, best_antichain, dual_bound, greedy_antichain, pack
 
 
@@ -23,15 +24,14 @@ def random_forest(seed, users=4, levels=3):
         for seen in (np.flatnonzero(random.random(users) < 0.6) for _ in level)
     ]
     costs = [(seen, cost) if len(seen) else (np.array([0]), np.array([0.3])) for seen, cost in costs]
-    return Forest(
+    items = Items(
         random.integers(1, 30, len(level)).astype(np.float64),
-        level.astype(np.int64),
-        parent.astype(np.int64),
         np.concatenate([[0], np.cumsum([len(seen) for seen, _ in costs])]).astype(np.int64),
         np.concatenate([seen for seen, _ in costs]).astype(np.int64),
         np.concatenate([cost for _, cost in costs]),
         users,
     )
+    return Forest(items, level.astype(np.int64), parent.astype(np.int64))
 
 
 def above(forest, candidate):
@@ -47,7 +47,7 @@ def is_antichain(forest, chosen):
 
 
 def fits(forest, chosen):
-    units = np.maximum(np.ceil(forest.matrix.toarray() * WHOLE), forest.matrix.toarray() > 0)
+    units = np.maximum(np.ceil(forest.items.rows.toarray() * WHOLE), forest.items.rows.toarray() > 0)
     return bool(np.all(units[list(chosen)].sum(axis=0) <= WHOLE)) and is_antichain(forest, chosen)
 
 
@@ -67,7 +67,7 @@ def best_of_all(forest):
 @settings(max_examples=examples(40))
 def test_the_priced_antichain_is_the_best_of_all_antichains(seed):
     forest = random_forest(seed)
-    gain = forest.value - forest.matrix @ np.random.default_rng(seed).uniform(0, 20, forest.users)
+    gain = forest.value - forest.items.rows @ np.random.default_rng(seed).uniform(0, 20, forest.items.users)
     total, chosen = best_antichain(forest, gain)
     every = range(forest.size)
     best = max(
@@ -110,7 +110,7 @@ def test_no_choice_is_worth_more_than_the_certificate(seed):
     assert fits(forest, np.flatnonzero(by_prices.chosen).tolist())
     assert by_prices.value <= best <= by_prices.bound * (1 + 1e-12)
     for price in (0.0, 3.0, 30.0):
-        assert dual_bound(forest, np.full(forest.users, price))[0] >= best - 1e-9
+        assert dual_bound(forest, np.full(forest.items.users, price))[0] >= best - 1e-9
 
 
 @pytest.mark.slow
@@ -130,5 +130,5 @@ def test_prices_alone_lose_little_against_the_best_choice(forests):
 def test_nothing_to_choose_from_is_an_empty_choice():
     nothing = np.zeros(0)
     whole = nothing.astype(np.int64)
-    packing = pack(Forest(nothing, whole, whole, np.zeros(1, dtype=np.int64), whole, nothing, 3))
+    packing = pack(Forest(Items(nothing, np.zeros(1, dtype=np.int64), whole, nothing, 3), whole, whole))
     assert (packing.value, packing.bound, len(packing.chosen)) == (0.0, 0.0, 0)
