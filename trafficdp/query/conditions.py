@@ -206,9 +206,6 @@ def _value(node: exp.Expr, name: str) -> int:
     return found[0]
 
 
-# WHERE: conditions on records, of place and time alone, which the mechanism understands; no values.
-
-
 Named = Callable[[], Mapping[str, int | Place]]
 """Gives the hexagon or zone of every name of a place, in lower case."""
 _VALUES = {

@@ -1,6 +1,4 @@
-"""Noise of running sums from a tree, and its nodes as they are kept.
-
-Noise of running sums from a tree of any arity: the binary mechanism and what beats it in pure epsilon.
+"""Noise of running sums from a tree of any arity: the binary mechanism and what beats it in pure epsilon.
 
 A stream of N elements stands at the leaves of trees of arity k; the node of height j and number i covers
 elements i k^j + 1 .. (i + 1) k^j. Nodes that are used get independent Laplace noise of one scale eta; the
@@ -23,8 +21,6 @@ no release moves. PLAIN and AVERAGED hold for adaptive streams too.
 
 *Averaging* (Honaker 2015, from below): a node's own variance is 1; its children's sum has k v_(j-1), so
 v_j = 1/(1 + 1/(k v_(j-1))), v_0 = 1, and the node's own weight is v_j. It falls to 1 - 1/k.
-
-The nodes of a stream as it is kept: what it holds, how it grows, and its state between two runs.
 """
 
 from __future__ import annotations

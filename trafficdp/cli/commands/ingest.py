@@ -20,9 +20,6 @@ from trafficdp.ingest.read import wrong_unit
 from trafficdp.model import Grid, SourceDeclaration
 from trafficdp.release.results import IngestedFile, UndoneFile
 
-# `trafficdp suggest`: a commented [[source]] for files that one has, from their headers.
-
-
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files to look at; nothing is written.")]
 
 
@@ -46,9 +43,6 @@ def suggest(context: typer.Context, files: Files) -> None:
         for line in (*text.splitlines(), ""):
             settings.output.say(line)
     settings.output.result({"sources": found})
-
-
-# `trafficdp ingest`: files into the store.
 
 
 def ingest(

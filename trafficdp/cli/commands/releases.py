@@ -15,8 +15,6 @@ from trafficdp.export.write import FORMATS, GUARANTEED, format_of
 from trafficdp.ingest.report import FileReport
 from trafficdp.release import intake, publication, recomputation, results
 
-# `trafficdp release`: charge, draw, publish.
-
 
 @options.with_options
 def release(
@@ -138,9 +136,6 @@ def _price(planned: results.Plan) -> str:
     return f"{times}{price} What is spent never comes back. Release?"
 
 
-# `trafficdp releases`: what was released.
-
-
 def releases(context: typer.Context) -> None:
     """List the releases, withdrawn ones included."""
     settings: options.Settings = context.obj
@@ -175,9 +170,6 @@ def releases(context: typer.Context) -> None:
     )
 
 
-# `trafficdp withdraw`: take a release back. The budget stays spent.
-
-
 def withdraw(
     context: typer.Context,
     release: options.ReleaseArgument,
@@ -200,9 +192,6 @@ def withdraw(
     workspace.withdraw(release)
     settings.output.say(f"withdrew {release}; its budget stays spent")
     settings.output.result({"release": release, "status": "withdrawn", "budget_given_back": False})
-
-
-# `trafficdp verify`: does a release stand?
 
 
 def verify(
@@ -269,9 +258,6 @@ def _folder(settings: options.Settings, release: str) -> Path:
     return named if named.is_dir() else publication.folder_of(settings.workspace().store, release)
 
 
-# `trafficdp export`: one file of a release, wherever it is wanted.
-
-
 def export(
     context: typer.Context,
     release: options.ReleaseArgument,
@@ -294,9 +280,6 @@ def export(
     settings.output.result({"release": release, "format": to, "file": str(out), "bytes": out.stat().st_size})
 
 
-# `trafficdp report`: a report on a release for engineers and councillors.
-
-
 def report(
     context: typer.Context,
     release: options.ReleaseArgument,
@@ -317,8 +300,6 @@ def report(
         {"release": release, "against": against, "file": str(out), "bytes": out.stat().st_size}
     )
 
-
-# `trafficdp changes`: what changed from one release to a later one.
 
 LISTED = 10
 """Lines of either kind on a terminal; a file has all."""
@@ -373,9 +354,6 @@ def changes(
     )
 
 
-# `trafficdp pool`: one map of several releases.
-
-
 def pool(
     context: typer.Context,
     releases: Annotated[
@@ -416,9 +394,6 @@ def pool(
             "bins": json_rows(to_arrow(found.table)),
         }
     )
-
-
-# `trafficdp site`: everything that was released, for any web server.
 
 
 def site(

@@ -16,8 +16,6 @@ from trafficdp.simulation.city import VARIATIONS, like_release, variations
 from trafficdp.simulation.write import simulate as write_city
 from trafficdp.workspace import open_workspace
 
-# `trafficdp simulate`: a city that is made, as files, with the truth beside it.
-
 
 def simulate(
     context: typer.Context,
@@ -65,9 +63,6 @@ def simulate(
             "records": made.records,
         }
     )
-
-
-# `trafficdp demo`: the main job on the embedded city.
 
 
 _PACKAGE = Path(__file__).resolve().parents[2]

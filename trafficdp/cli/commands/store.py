@@ -14,8 +14,6 @@ from trafficdp.config.document import read_places, store_and_key
 from trafficdp.errors import StoreDamagedError, UsageError
 from trafficdp.release.status import read_budget, read_status
 
-# `trafficdp status`: what the store holds.
-
 
 def status(context: typer.Context) -> None:
     """Show what the store holds and how much budget is left. For the curator's eyes."""
@@ -72,9 +70,6 @@ def status(context: typer.Context) -> None:
     output.result({**asdict(facts), **exact, "left_pico": left, "analysts": analysts, "windows": windows})
 
 
-# `trafficdp doctor`: what of a store is whole, and what is to be restored.
-
-
 def doctor(context: typer.Context) -> None:
     """Check records, ledger, key, releases and plans; say what to restore, and change nothing."""
     from trafficdp.release.diagnosis import State, examine
@@ -105,9 +100,6 @@ def doctor(context: typer.Context) -> None:
             got="; ".join(f"{each.what}: {each.found}" for each in damaged),
             todo="; ".join(dict.fromkeys(each.todo for each in damaged if each.todo)),
         )
-
-
-# `trafficdp budget`: what the store promises, and changing it for a reason.
 
 
 RAISE = "raise"
@@ -168,9 +160,6 @@ def _show(settings: Settings) -> None:
             "configured_otherwise": [asdict(each) for each in found.configured_otherwise],
         }
     )
-
-
-# `trafficdp forget`: vehicles leave the store, by identifiers on standard input.
 
 
 def forget(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,6 @@ from trafficdp.privacy.release import DECIMALS, Release, outward_down, outward_u
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-FloatArray: TypeAlias = FloatArray
 
 COLOURS = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
 """Seven steps of viridis, slow to fast."""

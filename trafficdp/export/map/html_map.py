@@ -180,9 +180,6 @@ def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) 
     }
 
 
-# The offline map: one HTML file with everything in it, which asks no network for anything.
-
-
 Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500
 _OF_SCRIPT = (

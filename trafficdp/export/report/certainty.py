@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -53,10 +53,6 @@ class NoiseLaw(ABC):
         )
 
     @abstractmethod
-    def scaled(self, factor: float) -> Self:
-        """Return the law of the noise times ``factor``, such as in another unit."""
-
-    @abstractmethod
     def average_half_width(self, error: float) -> float:
         """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out."""
 
@@ -82,10 +78,6 @@ class LatticeLaw(NoiseLaw):
     def half_width(self, error: float) -> FloatArray:
         """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
         return tail.half_width(self.lattice_scale, 1 - error) * self.step + self.bias
-
-    def scaled(self, factor: float) -> LatticeLaw:
-        """Return the law of the noise times ``factor``, such as in another unit."""
-        return replace(self, step=self.step * factor, bias=self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
         """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out."""
@@ -113,10 +105,6 @@ class BlockLaw(NoiseLaw):
             return np.zeros(0)
         return block_half_width(self.width, self.size, self.scale, 1 - error) * self.step + self.bias
 
-    def scaled(self, factor: float) -> BlockLaw:
-        """Return the law of the noise times ``factor``, such as in another unit."""
-        return replace(self, step=self.step * factor, bias=self.bias * factor)
-
     def average_half_width(self, error: float) -> float:
         """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out.
 
@@ -142,10 +130,6 @@ class MomentsLaw(NoiseLaw):
         """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included."""
         half = tail.two_noises_half_width(self.mean.scale, self.products.scale, error)
         return half + self.mean.shift + self.products.shift + self.bias
-
-    def scaled(self, factor: float) -> MomentsLaw:
-        """Return the law of the noise times ``factor``, such as in another unit."""
-        return MomentsLaw(self.mean.scaled(factor), self.products.scaled(factor), self.bias * factor)
 
     def average_half_width(self, error: float) -> float:
         """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out.
@@ -177,11 +161,6 @@ class MomentBlockLaw(NoiseLaw):
         noisy = (self.first > 0) & (self.second > 0)
         half[noisy] = pair_bounds(self.size[noisy], self.first[noisy], self.second[noisy], 1 - error)[1]
         return half + self.shift + self.bias
-
-    def scaled(self, factor: float) -> MomentBlockLaw:
-        """Return the law of the noise times ``factor``, such as in another unit."""
-        lengths = (values * factor for values in (self.first, self.second, self.shift, self.bias))
-        return MomentBlockLaw(self.size, *lengths)
 
     def average_half_width(self, error: float) -> float:
         """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out.

@@ -120,7 +120,6 @@ def changes(
         return None
     law, old_law = certainty.law_of(release, statistic), certainty.law_of(earlier, statistic)
     digits = certainty.decimals(release.request.display_unit)
-    factor = statistic.factor(earlier.request.display_unit, release.request.display_unit)
     if law is None or old_law is None:
         likely = likely_changes(release, earlier, statistic)
         if likely is None:
@@ -131,9 +130,9 @@ def changes(
             low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         low, high = outward_down(low, digits), outward_up(high, digits)
         return Changes(rows, likely[2].value, low, high, None)
-    law, old = law.select_bins(rows), old_law.select_bins(old_rows).scaled(factor)
+    law, old = law.select_bins(rows), old_law.select_bins(old_rows)
     low, high = certainty.unclamped_bounds(release, statistic, rows)
-    old_low, old_high = (each * factor for each in certainty.unclamped_bounds(earlier, statistic, old_rows))
+    old_low, old_high = certainty.unclamped_bounds(earlier, statistic, old_rows)
     single = error * (1 - _SHARE_OF_DIFFERENCE) / 2
     own, others = law.half_width(single), old.half_width(single)
     half = certainty.difference_half_width(law, old, error * _SHARE_OF_DIFFERENCE)
@@ -143,10 +142,7 @@ def changes(
     old_ends = np.maximum(old_low - others, 0.0), np.minimum(old_high + others, max_value)
     lowest = np.maximum(low - old_high - half, ends[0] - old_ends[1])
     highest = np.minimum(high - old_low + half, ends[1] - old_ends[0])
-    values = _values(release, statistic, rows), _values(earlier, statistic, old_rows) * factor
-    value = certainty.variances_as_deviations(values[0], statistic) - certainty.variances_as_deviations(
-        values[1], statistic
-    )
+    value = _shown(release, statistic, rows) - _shown(earlier, statistic, old_rows)
     if statistic.power == 2:
         both = np.sqrt(ends[1]) + np.sqrt(old_ends[1])
         lowest = np.maximum(_root(lowest, both), np.sqrt(ends[0]) - np.sqrt(old_ends[1]))
@@ -240,6 +236,6 @@ def _keys(release: Release, rows: IntArray) -> pd.MultiIndex:
     return pd.MultiIndex.from_arrays([release.cell[rows], release.slot[rows]])
 
 
-def _values(release: Release, statistic: Statistic, rows: IntArray) -> FloatArray:
-    factor = release.request.factor(statistic)
-    return release.estimates[statistic].value[rows] * factor
+def _shown(release: Release, statistic: Statistic, rows: IntArray) -> FloatArray:
+    value = release.estimates[statistic].value[rows] * release.request.factor(statistic)
+    return certainty.variances_as_deviations(value, statistic)

@@ -162,9 +162,6 @@ def _standings(told: IntArray, otherwise: IntArray, end: FloatArray) -> tuple[re
     return tuple(report_page.RankedBin(int(row), int(told[row])) for row in listed[order])
 
 
-# The lists of a report, and the marks by which they are found on the map.
-
-
 LONGEST_NAMES = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12")
 
 

@@ -88,9 +88,6 @@ def _y(number: float, top: float) -> float:
     return HEIGHT - BOTTOM - min(number / top, 1.0) * (HEIGHT - TOP - BOTTOM)
 
 
-# What a report shows, ready for its template: facts, pictures, lists and diagrams. No words, no HTML.
-
-
 @dataclass(frozen=True, slots=True)
 class RankedBin:
     """A bin in a list of lower (or higher) bins, by its position among the compared ones.

@@ -140,9 +140,6 @@ def _change(
     )
 
 
-# The city report: one page for an engineer and a councillor, as HTML that asks no network, or as PDF.
-
-
 FORMATS = ("html", "pdf")
 """What a report can be written as: the ending of its file name."""
 
@@ -206,11 +203,8 @@ def _page(release: Release, earlier: Release | None, *, paper: bool) -> str:
     if not release.bins:
         raise DataError("the release has no bins, so there is nothing to report")
     found, atlas = report_findings.findings(release, earlier), ReportMaps.of(release)
-    lists, unit, bound = (
-        report_findings.ListBuilder(atlas),
-        release.request.display_unit,
-        release.request.bound,
-    )
+    lists = report_findings.ListBuilder(atlas)
+    unit, bound = release.request.display_unit, release.request.bound
     first, *rest = found.statistics
     several = atlas.has_several_slots
     cells = cells_with_diagram(release, first, atlas) if several else ()

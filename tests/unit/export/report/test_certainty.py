@@ -264,9 +264,7 @@ def test_the_law_is_that_of_the_calibrated(world):
     assert isinstance(block, BlockLaw)
     assert block.size.tolist() == [2] * BINS
     assert block.bias == pytest.approx(publish.rounding_bias(MEAN, world.bound))
-    assert block.select_bins(np.array([1])).scaled(2).half_width(0.1) == pytest.approx(
-        2 * block.half_width(0.1)[1]
-    )
+    assert block.select_bins(np.array([1])).half_width(0.1) == pytest.approx(block.half_width(0.1)[1])
 
 
 def test_averages_and_changes_of_variances_from_products_hold(world):
@@ -301,9 +299,7 @@ def test_variances_from_blocks_of_products_hold_at_once_and_in_the_average(world
     assert law.first == pytest.approx(np.full(BINS, 60 * 64 / 4 / 24))
     assert law.second == pytest.approx(np.full(BINS, 60 * 40 / 4 / 24))
     assert law.size.tolist() == [2] * BINS
-    assert law.select_bins(np.array([1])).scaled(2).half_width(0.1) == pytest.approx(
-        2 * law.half_width(0.1)[1]
-    )
+    assert law.select_bins(np.array([1])).half_width(0.1) == pytest.approx(law.half_width(0.1)[1])
     half = (estimate.high - estimate.low) / 2
     inside = (estimate.low > 0) & (estimate.high < 900)
     assert np.all(half[inside] >= law.half_width(ERROR)[inside] * (1 - 1e-9))
@@ -317,9 +313,7 @@ def test_the_law_of_variances_from_products_is_that_of_both_noises(world):
     assert np.allclose(law.products.scale, 0.6 * 60 * mean.scale, rtol=1e-6)
     assert np.allclose(draw.estimates[VARIANCE].noise_scale, 60 * mean.scale * 1.96 / 1.6, rtol=1e-6)
     assert law.bias == pytest.approx(publish.rounding_bias(VARIANCE, world.bound))
-    assert law.select_bins(np.array([1])).scaled(2).half_width(0.1) == pytest.approx(
-        2 * law.half_width(0.1)[1]
-    )
+    assert law.select_bins(np.array([1])).half_width(0.1) == pytest.approx(law.half_width(0.1)[1])
     estimate = draw.estimates[VARIANCE]
     inside = (estimate.low > 0) & (estimate.high < 900)
     assert inside.any()
