@@ -42,49 +42,32 @@ _DISK = FULL | READ_ONLY | MACHINE
 M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
 """Options of glibc's mallopt: how many arrays are mapped by themselves, how many bytes are kept free."""
 COMMANDS = {
-    "init": "Write a commented configuration; make store and key.",
-    "suggest": "Print a [[source]] for files that you have.",
-    "ingest": "Read files into the store, all or none.",
-    "status": "Show what the store holds and what is spent.",
-    "plan": "Show cost and errors of a release. It is free.",
-    "compare": "Show the errors of every mechanism. It is free.",
-    "release": "Charge every vehicle and publish the map.",
-    "stream": "Follow arriving files; one epsilon for all of it.",
-    "releases": "List the releases.",
-    "withdraw": "Delete a release; its budget stays spent.",
-    "forget": "Delete all records of vehicles, for good.",
-    "export": "Write a release as one file. It is free.",
-    "report": "Write a report: slow and fast areas, changes.",
-    "changes": "Show what changed between two releases.",
-    "pool": "Make one map of several releases. It is free.",
-    "site": "Write a web site of all releases. It is free.",
-    "sql": "Ask the released maps anything in SQL. It is free.",
-    "budget": "Show what the store promises, or change it.",
-    "ledger": "Show what was charged, published and withdrawn.",
-    "doctor": "Check the files of the store; change nothing.",
-    "verify": "Check a release: recompute losses and hashes.",
-    "audit": "Test a mechanism's epsilon by many draws.",
-    "simulate": "Make records of a city, with the true means.",
-    "demo": "Make a map from simulated buses, in seconds.",
+    "init": ("init", "Write a commented configuration; make store and key."),
+    "suggest": ("ingest", "Print a [[source]] for files that you have."),
+    "ingest": ("ingest", "Read files into the store, all or none."),
+    "status": ("store", "Show what the store holds and what is spent."),
+    "plan": ("plan", "Show cost and errors of a release. It is free."),
+    "compare": ("compare", "Show the errors of every mechanism. It is free."),
+    "release": ("releases", "Charge every vehicle and publish the map."),
+    "stream": ("stream", "Follow arriving files; one epsilon for all of it."),
+    "releases": ("releases", "List the releases."),
+    "withdraw": ("releases", "Delete a release; its budget stays spent."),
+    "forget": ("store", "Delete all records of vehicles, for good."),
+    "export": ("releases", "Write a release as one file. It is free."),
+    "report": ("releases", "Write a report: slow and fast areas, changes."),
+    "changes": ("releases", "Show what changed between two releases."),
+    "pool": ("releases", "Make one map of several releases. It is free."),
+    "site": ("releases", "Write a web site of all releases. It is free."),
+    "sql": ("sql", "Ask the released maps anything in SQL. It is free."),
+    "budget": ("store", "Show what the store promises, or change it."),
+    "ledger": ("ledger", "Show what was charged, published and withdrawn."),
+    "doctor": ("store", "Check the files of the store; change nothing."),
+    "verify": ("releases", "Check a release: recompute losses and hashes."),
+    "audit": ("audit", "Test a mechanism's epsilon by many draws."),
+    "simulate": ("simulate", "Make records of a city, with the true means."),
+    "demo": ("simulate", "Make a map from simulated buses, in seconds."),
 }
-"""Each is a function of its name in a module of ``commands``; in the order of the help."""
-_MODULES = {
-    "budget": "store",
-    "changes": "releases",
-    "demo": "simulate",
-    "doctor": "store",
-    "export": "releases",
-    "forget": "store",
-    "pool": "releases",
-    "release": "releases",
-    "report": "releases",
-    "site": "releases",
-    "status": "store",
-    "suggest": "ingest",
-    "verify": "releases",
-    "withdraw": "releases",
-}
-"""The module of a command, where it is not of the same name."""
+"""By name, in the order of the help: the module of ``commands`` with a function of this name, and a line."""
 
 
 def _version(wanted: bool) -> None:
@@ -146,7 +129,7 @@ def _application(typed: frozenset[str]) -> Callable[..., int | None]:
         rich_markup_mode=None,
     )
     app.callback()(options)
-    for name, short_help in COMMANDS.items():
+    for name, (_, short_help) in COMMANDS.items():
         app.command(name, short_help=short_help)(command_function(name) if name in typed else _never_called)
     return get_command(app)
 
@@ -173,9 +156,8 @@ def _globals_first(arguments: list[str]) -> list[str]:
 
 def command_function(name: str) -> Callable[..., None]:
     """Return the function of the command ``name``, one of COMMANDS; its annotations are its options."""
-    function: Callable[..., None] = getattr(
-        import_module(f"trafficdp.cli.commands.{_MODULES.get(name, name)}"), name
-    )
+    module, _ = COMMANDS[name]
+    function: Callable[..., None] = getattr(import_module(f"trafficdp.cli.commands.{module}"), name)
     return function
 
 

@@ -114,17 +114,16 @@ class _Examination:
         if self._vault is not None:
             for table in self._tables():
                 yield f"table {table}", partial(self._table, table), BACKUP
-        looks: tuple[tuple[str, Callable[[store_vault.Vault], str | None]], ...] = (
-            ("the vault's audits", lambda vault: store_vault.audit(vault)),
-            ("the ledger", self._chain),
-            ("the vehicles' accounts", lambda vault: vault_ledger.check_accounts(vault, self._rows)),
-            ("the ledger's head", self._remembered),
-            ("the releases in the vault", self._committed),
-            ("the files of the releases", self._files),
-            (RELEASED_NAME, self._released),
+        looks: tuple[tuple[str, Callable[[store_vault.Vault], str | None], str], ...] = (
+            ("the vault's audits", lambda vault: store_vault.audit(vault), BACKUP),
+            ("the ledger", self._chain, BACKUP),
+            ("the vehicles' accounts", lambda vault: vault_ledger.check_accounts(vault, self._rows), BACKUP),
+            ("the ledger's head", self._remembered, BACKUP),
+            ("the releases in the vault", self._committed, BACKUP),
+            ("the files of the releases", self._files, FILES),
+            (RELEASED_NAME, self._released, REBUILT),
         )
-        for what, look in looks:
-            todo = FILES if look == self._files else REBUILT if look == self._released else BACKUP
+        for what, look, todo in looks:
             yield what, partial(self._with_vault, look), todo
         for name in store_files.plan_names(self._store):
             yield f"the saved plan {name}", partial(self._plan, name), "plan and save it again"

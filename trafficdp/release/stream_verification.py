@@ -99,18 +99,19 @@ class _ExaminedStream(verification.Examined):
         uncharged = np.setdiff1d(self._counts["vehicle_id"], vehicle)
         return f"{len(uncharged)} vehicles without a charge" if len(uncharged) else None
 
-    def _pinned_publications(self) -> list[ledger.LedgerRow]:
+    def _pinned_publications(self) -> dict[int, ledger.LedgerRow]:
+        """The entries of the stream's publications, by number."""
         name = self._stored.release_id
-        return [
-            row
+        return {
+            int(str(row.facts["number"])): row
             for row in self._ledger
             if row.facts["kind"] == "stream_publication" and row.facts["release"] == name
-        ]
+        }
 
     def _in_ledger(self) -> str | None:
         pinned = {
-            int(str(row.facts["number"])): (row.sequence, str(row.facts["values_sha256"]))
-            for row in self._pinned_publications()
+            number: (row.sequence, str(row.facts["values_sha256"]))
+            for number, row in self._pinned_publications().items()
         }
         found = {each.number: (each.sequence, each.values_sha256) for each in self._publications}
         wrong = sorted(
@@ -123,9 +124,7 @@ class _ExaminedStream(verification.Examined):
         return intake.forgotten_since(self._ledger, self._charge.sequence)
 
     def _digests(self) -> str | None:
-        stated = {
-            int(str(row.facts["number"])): row.facts["counts_sha256"] for row in self._pinned_publications()
-        }
+        pinned = self._pinned_publications()
         digest = ledger.GENESIS
         steps = self._counts["step"]
         for publication in self._publications:
@@ -134,7 +133,8 @@ class _ExaminedStream(verification.Examined):
             digest = stream_release.next_digest(
                 digest, publication.step, {**journal, "vehicle": journal["vehicle_id"]}
             )
-            if digest != stated.get(publication.number):
+            entry = pinned.get(publication.number)
+            if entry is None or digest != entry.facts["counts_sha256"]:
                 return f"other counts at publication {publication.number}"
         counted = {each.step for each in self._publications}
         return (

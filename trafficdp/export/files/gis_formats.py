@@ -75,7 +75,7 @@ class Rule:
     ink: str | None
 
 
-def with_styles(package: bytes, release: Release, layer: str, moment: str) -> bytes:
+def _with_styles(package: bytes, release: Release, moment: str) -> bytes:
     """Return the GeoPackage ``package`` with a style for every statistic; the first is the default.
 
     ``moment`` (RFC 3339, UTC) dates the rows, so that the same release gives the same bytes.
@@ -89,7 +89,7 @@ def with_styles(package: bytes, release: Release, layer: str, moment: str) -> by
             for number, statistic in enumerate(tables.published_statistics(release)):
                 column = statistic.column(release.request.display_unit)
                 style, described = qml(release, statistic), statistic.description
-                row = (layer, "geom", column, style, number == 0, described, moment)
+                row = (LAYER, "geom", column, style, number == 0, described, moment)
                 connection.execute(_ROW, row)
         return connection.serialize()
     finally:
@@ -116,7 +116,8 @@ def qgis_classes(release: Release, statistic: Statistic) -> tuple[Rule, ...]:
         ),
     ]
     named = "standard deviation " if statistic.power == 2 else ""
-    conditions = _conditions(value, breaks)
+    between = [f"{value} >= {low:g} and {value} < {high:g}" for low, high in pairwise(breaks)]
+    conditions = [f"{value} < {breaks[0]:g}", *between, f"{value} >= {breaks[-1]:g}"]
     texts = [f"{named}{text} {unit.label}" for text in classes.classes_in_words(breaks)]
     looks = zip(
         conditions, texts, classes.hatch_limits(breaks), classes.COLOURS, classes.HATCHED, strict=True
@@ -155,11 +156,6 @@ def qml(release: Release, statistic: Statistic) -> str:
             _hatching(symbol, rule.ink)
     ElementTree.indent(root)
     return "<!DOCTYPE qgis>\n" + ElementTree.tostring(root, encoding="unicode")
-
-
-def _conditions(value: str, breaks: tuple[float, ...]) -> list[str]:
-    between = [f"{value} >= {low:g} and {value} < {high:g}" for low, high in pairwise(breaks)]
-    return [f"{value} < {breaks[0]:g}", *between, f"{value} >= {breaks[-1]:g}"]
 
 
 def _fill(symbol: ElementTree.Element, colour: str) -> None:
@@ -210,7 +206,7 @@ def gpkg_bytes(release: Release) -> bytes:
         # GeoPackage knows no other time zone
         table[name] = table[name].dt.tz_convert("UTC")
     with _dated(moment):
-        return with_styles(_in_memory(_not_empty(table), "GPKG"), release, LAYER, moment)
+        return _with_styles(_in_memory(_not_empty(table), "GPKG"), release, moment)
 
 
 def flatgeobuf_bytes(release: Release) -> bytes:

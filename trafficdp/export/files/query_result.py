@@ -176,12 +176,11 @@ def _geojson(table: pa.Table, zones: Zones | None) -> bytes:
         texts.append(text)
         members.append(geometries[index] if there else '"geometry":null')
     identifiers = _identifiers(texts, table)
-    features = [
-        f'{{"type":"Feature",{identifier}{member},"properties":{dump({"hex_id": text, **row})}}}'
-        for identifier, member, text, row in zip(
-            identifiers, members, texts, _without(json_rows(table), "hex_id"), strict=True
-        )
-    ]
+    features = []
+    for identifier, member, text, row in zip(identifiers, members, texts, json_rows(table), strict=True):
+        row.pop("hex_id", None)
+        properties = dump({"hex_id": text, **row})
+        features.append(f'{{"type":"Feature",{identifier}{member},"properties":{properties}}}')
     box = [f'"bbox":{dump(bounding_box(shapes))}'] if len(shapes) else []
     head = ",".join(['"type":"FeatureCollection"', *box])
     body = ",\n".join(features)
@@ -208,10 +207,6 @@ def _identifiers(texts: list[str | None], table: pa.Table) -> list[str]:
     if len(set(there)) < len(there):
         return [""] * len(names)
     return [f'"id":{dump(name)},' if name else "" for name in names]
-
-
-def _without(rows: list[dict[str, object]], name: str) -> list[dict[str, object]]:
-    return [{key: value for key, value in row.items() if key != name} for row in rows]
 
 
 _RENDER: Mapping[str, Callable[[pa.Table], bytes]] = {

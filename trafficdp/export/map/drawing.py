@@ -153,13 +153,6 @@ class Drawing:
         y = (self.north - degrees[:, 1]) * self.units_per_degree + self.margin
         return np.column_stack([x, y])
 
-    def polygons_in_drawing_units(self, polygons: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-        """Return ``polygons`` with corners in whole drawing units instead of degrees, shape (C,)."""
-        drawn: npt.NDArray[np.object_] = shapely.transform(
-            polygons, lambda at: self._corners(at).astype(float)
-        )
-        return drawn
-
     def _path(self, polygon: BaseGeometry) -> str:
         return "".join(
             self._ring(np.asarray(ring.coords))
@@ -219,7 +212,7 @@ def centres_of(drawing: Drawing, polygons: npt.NDArray[np.object_], *, hexagons:
     order = np.lexsort((-shapely.area(parts), owner))
     largest = order[np.unique(owner[order], return_index=True)[1]]
     if not hexagons:
-        flat = drawing.polygons_in_drawing_units(parts[largest])
+        flat = shapely.transform(parts[largest], lambda at: np.rint(drawing.to_drawing_units(at)))
         radii = shapely.maximum_inscribed_circle(flat)
         ends = shapely.get_coordinates(radii).reshape(-1, 2, 2)
         return Centres(ends[:, 0, 0], ends[:, 0, 1], shapely.length(radii))

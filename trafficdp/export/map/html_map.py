@@ -51,31 +51,26 @@ NOTHING = -(2**31)
 """Stands for a number that was not released, in a column of whole numbers; in one of floats it is NaN."""
 
 
-@dataclass(frozen=True, slots=True)
-class PackedColumn:
-    """One column: its name, its type (a key of TYPES) and how many numbers it has."""
-
-    name: str
-    type: str
-    length: int
+Column = tuple[str, npt.ArrayLike]
+"""A column: its type, a key of TYPES, and its numbers."""
 
 
-def pack(columns: Mapping[str, tuple[str, npt.ArrayLike]]) -> tuple[tuple[PackedColumn, ...], str]:
-    """Return the descriptions of ``columns``, in order, and all their numbers as one base64 text.
+def pack(columns: Mapping[str, Column]) -> tuple[list[dict[str, str | int]], str]:
+    """Return name, type and length of each of ``columns``, in order, and all numbers as one base64 text.
 
-    ``columns`` maps names to (type, a key of TYPES; numbers). Equal columns give equal text. Raises
-    OverflowError when a number does not fit its type.
+    Equal columns give equal text. Raises OverflowError when a number does not fit its type.
     """
-    parts, pieces = [], []
+    parts: list[dict[str, str | int]] = []
+    pieces = []
     for name, (kind, numbers) in columns.items():
         given = np.asarray(numbers)
         with np.errstate(invalid="ignore"):
             column: npt.NDArray[Any] = given.astype(TYPES[kind])
         if not np.array_equal(column, given, equal_nan=kind == "f8"):
             raise OverflowError(f"column {name} does not fit {kind}")
-        parts.append(PackedColumn(name, kind, len(column)))
+        parts.append({"name": name, "type": kind, "length": len(column)})
         pieces.append(column.view(np.uint8).reshape(len(column), column.itemsize).T.tobytes())
-    return tuple(parts), base64.b64encode(zlib.compress(b"".join(pieces), 9)).decode("ascii")
+    return parts, base64.b64encode(zlib.compress(b"".join(pieces), 9)).decode("ascii")
 
 
 def text_column(texts: Iterable[str]) -> tuple[str, npt.NDArray[np.uint8]]:
@@ -145,18 +140,9 @@ LIBRARY = _kept()
 
 AROUND = {"west": 0.0, "north": 0.0, "units": 100_000, "squeeze": 1, "margin": 0}
 """How the script finds degrees again: x = 100,000 longitude, y = -100,000 latitude."""
-Columns = dict[str, tuple[str, npt.ArrayLike]]
 
 
-@dataclass(frozen=True, slots=True)
-class TileServer:
-    """Where tiles come from: the address with {z}, {x} and {y}, and its ``host``."""
-
-    url: str
-    host: str
-
-
-def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) -> Columns:
+def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) -> dict[str, Column]:
     """Return what ``outlines`` of map_data.js reads: every ring, line or point is one of its rings."""
     parts, of_shape = shapely.get_parts(np.asarray(shapes, dtype=object), return_index=True)
     areas = shapely.get_type_id(parts) == shapely.GeometryType.POLYGON
@@ -180,7 +166,6 @@ def _layer_columns(prefix: str, shapes: Sequence[shapely.Geometry], cut: float) 
     }
 
 
-Column = tuple[str, npt.ArrayLike]
 MOST_PLAIN_ROWS = 500
 _OF_SCRIPT = (
     *("columns", "stem", "brief", "unit", "root", "most", "limits", "often", "rest", "breaks", "widths"),
@@ -284,7 +269,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         "chances": files_classes.CHANCE_BREAKS,
         "shares": files_classes.SHARE_BREAKS,
         "point": language.number("."),
-        "parts": [asdict(part) for part in parts],
+        "parts": parts,
         "projection": {
             "west": drawing.west,
             "north": drawing.north,
@@ -312,7 +297,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         made=language.localise_dates(on_city_clocks(release.created_at, release.grid.period.time_zone)),
         library=LIBRARY,
         sources="; ".join(dict.fromkeys(each.attribution for each in context)),
-        tiles=None if tiles is None else TileServer(tiles, urlsplit(tiles).netloc),
+        tiles=None if tiles is None else {"url": tiles, "host": urlsplit(tiles).netloc},
         plain=_plain_rows(release, table, views[0], language),
         statistics=views,
         slots=data["slots"],
@@ -320,7 +305,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         live=live_seconds is not None,
         data=data,
         numbers=numbers,
-        later=[{"parts": [asdict(part) for part in own], "numbers": text} for own, text in later],
+        later=[{"parts": own, "numbers": text} for own, text in later],
     )
     return text.encode()
 
@@ -549,27 +534,19 @@ def _plain_rows(
     return lines
 
 
-LOOKS: Mapping[str, Look] = (
-    {
-        letter: Look(colour, None)
-        for letter, colour in zip(files_classes.PLAIN, files_classes.COLOURS, strict=True)
-    }
-    | {
-        letter: Look(colour, files_classes.ink_on(letter))
-        for letter, colour in zip(files_classes.HATCHED, files_classes.COLOURS, strict=True)
-    }
-    | {
-        letter: Look(colour, None)
-        for letter, colour in zip(files_classes.WIDTHS, files_classes.WIDTH_COLOURS, strict=True)
-    }
-    | {
-        letter: Look(colour, None)
-        for letter, colour in zip(files_classes.CHANCES, files_classes.CHANCE_COLOURS, strict=True)
-    }
-    | {
-        files_classes.WITHHELD: Look("#c4c4c4", "#4d4d4d"),
-        files_classes.UNINFORMATIVE: Look("#ffffff", "#767676"),
-        files_classes.ABSENT: Look("#ffffff", None),
-    }
+_CLASSES = (
+    (files_classes.PLAIN, files_classes.COLOURS),
+    (files_classes.HATCHED, files_classes.COLOURS),
+    (files_classes.WIDTHS, files_classes.WIDTH_COLOURS),
+    (files_classes.CHANCES, files_classes.CHANCE_COLOURS),
 )
+LOOKS: Mapping[str, Look] = {
+    letter: Look(colour, files_classes.ink_on(letter) if letter in files_classes.HATCHED else None)
+    for letters, colours in _CLASSES
+    for letter, colour in zip(letters, colours, strict=True)
+} | {
+    files_classes.WITHHELD: Look("#c4c4c4", "#4d4d4d"),
+    files_classes.UNINFORMATIVE: Look("#ffffff", "#767676"),
+    files_classes.ABSENT: Look("#ffffff", None),
+}
 """Of every class letter. The script knows hatching, dots (withheld) and small crosses (uninformative)."""

@@ -14,11 +14,11 @@ from trafficdp.export.map.html_map import NOTHING, TYPES, pack, thousandths_colu
 def unpacked(parts, text):
     data, start, columns = zlib.decompress(base64.b64decode(text)), 0, {}
     for part in parts:
-        size = TYPES[part.type].itemsize
-        piece = data[start : start + part.length * size]
+        kind, length = TYPES[part["type"]], part["length"]
+        piece = data[start : start + length * kind.itemsize]
         start += len(piece)
-        rows = [bytes(piece[i :: part.length]) for i in range(part.length)]
-        columns[part.name] = np.frombuffer(b"".join(rows), TYPES[part.type])
+        rows = [bytes(piece[i::length]) for i in range(length)]
+        columns[part["name"]] = np.frombuffer(b"".join(rows), kind)
     assert start == len(data)
     return columns
 
