@@ -53,11 +53,6 @@ class Finding:
     found: str = ""
     todo: str = ""
 
-    @property
-    def harmless(self) -> bool:
-        """Whether this part is sound or only a note, so that nothing must be done."""
-        return self.state in (State.WHOLE, State.NOTE)
-
 
 Looks = Iterator[tuple[str, Callable[[], str | None], str]]
 """What is looked at, the look (it returns what is wrong, or None), and what to do then."""

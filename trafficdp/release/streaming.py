@@ -220,7 +220,7 @@ class LiveStream:
             for each in streams:
                 # what a process that died had committed, and not yet placed
                 before = placed_publication_number(self._store, each.release_id)
-                place_newest_publication(curator, each.release_id, before, PAGE_SECONDS)
+                place_newest_publication(curator, each.release_id, before)
             stored = next((each for each in streams if not each.ended), None)
             if not running:
                 stored = stream_release.charged_stream(
@@ -373,7 +373,7 @@ class LiveStream:
 
     def _place(self, curator: Curator) -> None:
         state = self._state
-        newest = place_newest_publication(curator, self.specification.release_id, state.placed, PAGE_SECONDS)
+        newest = place_newest_publication(curator, self.specification.release_id, state.placed)
         if newest != state.placed:
             state.placed = newest
             failpoint("files placed")
@@ -416,11 +416,11 @@ def placed_publication_number(store: Path, release_id: str) -> int:
     return number
 
 
-def place_newest_publication(curator: Curator, release_id: str, before: int, every_seconds: int) -> int:
+def place_newest_publication(curator: Curator, release_id: str, before: int) -> int:
     """Publish the stream's committed publications after number ``before``; return the newest number.
 
-    They are added to `released.duckdb`, and the files are those of the newest, whose page asks for new data
-    every ``every_seconds``. Leftovers of an interrupted process are removed.
+    They are added to `released.duckdb`, and the files are those of the newest. Leftovers of an interrupted
+    process are removed.
     """
     folder = folder_of(curator.store, release_id)
     with store_failures("tidying the files of the stream"):
@@ -441,7 +441,7 @@ def place_newest_publication(curator: Curator, release_id: str, before: int, eve
         make_folder(folder)
         sync_folder(folder.parent)
         sync_folder(curator.store)
-    write_live(missing[-1].release, folder, every_seconds)
+    write_live(missing[-1].release, folder, PAGE_SECONDS)
     return newest
 
 

@@ -82,7 +82,7 @@ def doctor(context: typer.Context) -> None:
         mark = each.state.upper() if each.state is State.DAMAGED else each.state
         said = "; ".join(part for part in (each.found, each.todo) if part)
         settings.output.say(f"{mark:<8} {each.what}" + (f": {said}" if said else ""))
-    whole = all(each.harmless for each in findings)
+    whole = all(each.state in (State.WHOLE, State.NOTE) for each in findings)
     settings.output.result(
         {
             "store": str(store),

@@ -112,27 +112,20 @@ SHA256 = {
 _FOLDER = files("trafficdp.export").joinpath("map/leaflet")
 
 
-@dataclass(frozen=True)
-class Library:
-    """What a page takes up: a style sheet and a script, as they are."""
-
-    css: Markup
-    script: Markup
-
-
 def content(name: str) -> bytes:
     """Return the bytes of one of Leaflet's files, whose names are the keys of SHA256."""
     return _FOLDER.joinpath(name).read_bytes()
 
 
-def _kept() -> Library:
+def _kept() -> dict[str, Markup]:
     css, script = (content(name).decode() for name in ("leaflet.css", "leaflet.js"))
     # the pictures of controls that the page has not, and the map of the script's source, are other files
     plain = "\n".join(line for line in css.splitlines() if "url(" not in line)
-    return Library(Markup(plain), Markup(script.partition("//# sourceMappingURL")[0]))
+    return {"css": Markup(plain), "script": Markup(script.partition("//# sourceMappingURL")[0])}
 
 
 LIBRARY = _kept()
+"""What a page takes up: a style sheet and a script, as they are."""
 
 
 # Study area and public layers as columns of a page: lines and points in 1/100,000 degree (1.1 m).
@@ -171,40 +164,6 @@ _OF_SCRIPT = (
     *("columns", "stem", "brief", "unit", "root", "most", "limits", "often", "rest", "breaks", "widths"),
     *("chances", "timetable"),
 )
-
-
-@dataclass(frozen=True)
-class StatisticView:
-    """One statistic as template and script need it. Breaks, widths, limits and ``most`` are in ``unit``.
-
-    ``columns`` names, for every number that the page has of it, the published column. ``root``: whether what
-    is shown is the root of what they hold. ``often`` says how often the truth lies in the interval that is
-    read, ``rest`` in the wider one ("" where there is none), ``calibration`` how intervals without a theorem
-    did. ``chances`` and ``timetable``: whether it is compared with the city, with a timetable. ``classes``
-    and its like are the lines of a legend: the class letter, and the values in words.
-    """
-
-    number: int
-    columns: dict[str, str]
-    stem: str
-    label: str
-    brief: str
-    unit: str
-    root: bool
-    most: float
-    limits: tuple[float, ...]
-    often: str
-    rest: str
-    chances: bool
-    timetable: bool
-    kind: str
-    calibration: str
-    breaks: tuple[float, ...]
-    widths: tuple[float, ...]
-    classes: tuple[tuple[str, str], ...]
-    width_classes: tuple[tuple[str, str], ...]
-    chance_classes: tuple[tuple[str, str], ...]
-    share_classes: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -265,7 +224,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
         ],
         "slots": [language.translate_sentence(release.slots[slot].label) for slot in slots],
         "looks": looks,
-        "statistics": [{name: getattr(view, name) for name in _OF_SCRIPT} for view in views],
+        "statistics": [{name: view[name] for name in _OF_SCRIPT} for view in views],
         "chances": files_classes.CHANCE_BREAKS,
         "shares": files_classes.SHARE_BREAKS,
         "point": language.number("."),
@@ -427,7 +386,11 @@ def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict
 
 def _statistic_view(
     release: Release, table: pd.DataFrame, number: int, statistic: Statistic, language: Language
-) -> StatisticView:
+) -> dict[str, Any]:
+    """Return what template and script need of one statistic; breaks, widths, limits and "most" in its unit.
+
+    "columns" names, for every number that the page has of it, the published column.
+    """
     unit, stated = release.request.display_unit, release.mechanism_stated(statistic)
     chances = [language.gettext(each) for each in files_classes.CHANCE_WORDS]
     shares = files_classes.classes_in_words(files_classes.SHARE_BREAKS, language)
@@ -458,29 +421,33 @@ def _statistic_view(
     often, columns = chance_in_words(level, language), _columns(table, statistic, unit)
     if stated.interval_kind != IntervalKind.CALIBRATED:
         often = language.gettext("at least {often}", often=often)
-    return StatisticView(
-        number=number,
-        columns=columns,
-        stem=statistic.stem,
-        label=label,
-        brief=brief,
-        unit=unit.label,
-        root=statistic.power == 2,
-        most=files_classes.shown_largest(statistic, release.request.bound, unit),
-        limits=files_classes.hatch_limits(breaks),
-        often=often,
-        rest=chance_in_words(release.request.interval_level, language) if posterior else "",
-        chances="slower" in columns,
-        timetable="share" in columns,
-        kind=stated.interval_kind,
-        calibration="" if stated.calibration is None else stated.calibration.in_words,
-        breaks=breaks,
-        widths=widths,
-        classes=(*zip(files_classes.PLAIN, files_classes.classes_in_words(breaks, language), strict=True),),
-        width_classes=(
-            *zip(files_classes.WIDTHS, files_classes.classes_in_words(widths, language), strict=True),
-        ),
-        chance_classes=(
+    return {
+        "number": number,
+        "columns": columns,
+        "stem": statistic.stem,
+        "label": label,
+        "brief": brief,
+        "unit": unit.label,
+        # what is shown is the root of what the columns hold
+        "root": statistic.power == 2,
+        "most": files_classes.shown_largest(statistic, release.request.bound, unit),
+        "limits": files_classes.hatch_limits(breaks),
+        # how often the truth lies in the interval that is read, and in the wider one, if there is one
+        "often": often,
+        "rest": chance_in_words(release.request.interval_level, language) if posterior else "",
+        # whether it is compared with the city, with a timetable
+        "chances": "slower" in columns,
+        "timetable": "share" in columns,
+        "kind": stated.interval_kind,
+        "calibration": "" if stated.calibration is None else stated.calibration.in_words,
+        "breaks": breaks,
+        "widths": widths,
+        # the lines of legends: the class letter, and the values in words
+        "classes": [*zip(files_classes.PLAIN, files_classes.classes_in_words(breaks, language), strict=True)],
+        "width_classes": [
+            *zip(files_classes.WIDTHS, files_classes.classes_in_words(widths, language), strict=True)
+        ],
+        "chance_classes": [
             *zip(
                 files_classes.CHANCES,
                 (
@@ -489,16 +456,16 @@ def _statistic_view(
                     *(language.gettext("faster: {chance}", chance=each) for each in chances),
                 ),
                 strict=True,
-            ),
-        ),
-        share_classes=(
+            )
+        ],
+        "share_classes": [
             *zip(
                 files_classes.CHANCES,
                 (*shares[:3], language.gettext("neither is sure, or no service"), *shares[3:]),
                 strict=True,
-            ),
-        ),
-    )
+            )
+        ],
+    }
 
 
 def chance_in_words(level: float, language: Language) -> str:
@@ -508,10 +475,10 @@ def chance_in_words(level: float, language: Language) -> str:
 
 
 def _plain_rows(
-    release: Release, table: pd.DataFrame, view: StatisticView, language: Language
+    release: Release, table: pd.DataFrame, view: Mapping[str, Any], language: Language
 ) -> list[dict[str, str]]:
     """Return the lines of the table that is there without JavaScript: the first slot, the first statistic."""
-    statistic = published_statistics(release)[view.number]
+    statistic = published_statistics(release)[view["number"]]
     rows = np.flatnonzero(release.slot == release.slot.min())[:MOST_PLAIN_ROWS]
     numbers = np.column_stack(files_classes.shown_numbers(table, statistic, release.request.display_unit))[
         rows
@@ -519,13 +486,13 @@ def _plain_rows(
     lines, spelled = [], release.grid.spelled(release.cell)
     places = _places(release, rows, language)
     for row, place, (value, low, high) in zip(rows.tolist(), places, numbers.tolist(), strict=True):
-        read = files_classes.number_in_words(value, low, high, view.most)
-        ends = {"low": language.number(read.low), "high": language.number(read.high), "unit": view.unit}
+        read = files_classes.number_in_words(value, low, high, view["most"])
+        ends = {"low": language.number(read.low), "high": language.number(read.high), "unit": view["unit"]}
         said = language.translate_sentence(read.value)
         lines.append(
             {
                 "place": place,
-                "value": f"{said} {view.unit}" if read.low else said,
+                "value": f"{said} {view['unit']}" if read.low else said,
                 "interval": language.gettext("{low} and {high} {unit}", **ends) if read.low else "",
                 "status": language.translate_sentence(str(release.status[row])),
                 "hex_id": spelled[row],

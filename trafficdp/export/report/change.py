@@ -41,17 +41,13 @@ _SHARE_OF_DIFFERENCE = 0.9
 
 
 @dataclass(frozen=True)
-class Changes:
+class Changes(certainty.SimultaneousIntervals):
     """Changes of the bins common to two releases, later minus earlier, with intervals, in the display unit.
 
-    ``rows`` are the positions in the later release. A variance is compared as standard deviation.
-    ``average`` is the mean change; None where the intervals are calibrated.
+    ``rows`` are the positions in the later release. ``average`` is the mean change; None where the intervals
+    are calibrated.
     """
 
-    rows: IntArray
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
     average: certainty.Interval | None
 
 

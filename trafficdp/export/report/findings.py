@@ -124,16 +124,6 @@ def proven_order(low: FloatArray, high: FloatArray) -> report_page.Order:
     )
 
 
-def slowest_and_fastest(chances: certainty.CityChances) -> tuple[IntArray, IntArray]:
-    """Return the positions of the slowest bins, by lower end of interval, and of the fastest, by upper end.
-
-    The most extreme come first. Each list has at most LONGEST_LIST bins, and at most half of all.
-    """
-    most = min(LONGEST_LIST, len(chances.slower) // 2)
-    low, high = chances.likely.low, chances.likely.high
-    return np.argsort(low, kind="stable")[:most], np.argsort(-high, kind="stable")[:most]
-
-
 def furthest_apart(low: FloatArray, high: FloatArray) -> tuple[int, int, float] | None:
     """Return (lowest, highest, gap): the two positions whose intervals [low, high] are furthest apart.
 
@@ -189,7 +179,7 @@ class ListBuilder:
             return marks
         shown = fullest_slot(self.release, findings.statistic)
         named = [(at, name, False) for at, name in zip(self._few(findings), LONGEST_NAMES, strict=False)]
-        for positions, names, below in _positions(findings):
+        for positions, names, below in _ends(findings, findings.order):
             named += [(at, name, below) for at, name in zip(positions, names, strict=False)]
         for at, name, dark in named:
             row = int(findings.certain.rows[at])
@@ -203,42 +193,27 @@ class ListBuilder:
         With a posterior: of the slowest and the fastest bins, with their chances. A list without bins is left
         out.
         """
-        certain = findings.certain
-        if findings.chances is not None:
-            return self._ranked(findings, findings.chances)
-        if certain is None or findings.order is None or findings.order.proves_nothing:
+        certain, order, chances = findings.certain, findings.order, findings.chances
+        if certain is None or order is None or (chances is None and order.proves_nothing):
             return ()
-        return tuple(
-            report_page.ListedRows(
-                tuple(
-                    self._row(findings.statistic, certain, one.position, name, one.others)
-                    for one, name in zip(standings, names, strict=False)
-                ),
-                len(standings),
-                below,
-            )
-            for standings, names, below in _told(findings)
-        )
-
-    def _ranked(
-        self, each: StatisticFindings, chances: certainty.CityChances
-    ) -> tuple[report_page.ListedRows, ...]:
-        compared = len(chances.slower)
-        return tuple(
-            report_page.ListedRows(
-                tuple(
-                    replace(
-                        self._row(each.statistic, chances.likely, at, name),
-                        chance=float((chances.slower if below else chances.faster)[at]),
-                    )
-                    for at, name in zip(positions, names, strict=False)
-                ),
-                compared,
-                below,
-            )
-            for positions, names, below in _positions(each)
-            if positions
-        )
+        lists = []
+        for positions, names, below in _ends(findings, order):
+            shown = certain if chances is None else chances.likely
+            rows = [
+                self._row(findings.statistic, shown, at, name)
+                for at, name in zip(positions, names, strict=False)
+            ]
+            if chances is None:
+                standings = order.low if below else order.high
+                rows = [replace(row, others=one.others) for row, one in zip(rows, standings, strict=False)]
+                lists.append(report_page.ListedRows(tuple(rows), len(standings), below))
+            elif rows:
+                chance = chances.slower if below else chances.faster
+                rows = [
+                    replace(row, chance=float(chance[at])) for row, at in zip(rows, positions, strict=False)
+                ]
+                lists.append(report_page.ListedRows(tuple(rows), len(chance), below))
+        return tuple(lists)
 
     def full_list(self, findings: StatisticFindings) -> report_page.ListedRows | None:
         """Return one list of all compared bins, north to south, where they are few and have no proved order.
@@ -314,18 +289,17 @@ class ListBuilder:
         certain: certainty.SimultaneousIntervals,
         at: int,
         name: str,
-        others: int = 0,
     ) -> report_page.Row:
         """Return the line of compared bin number ``at``: its value, with the decimals its interval supports.
 
-        ``name`` is its mark on the map, ``others`` how many bins it is told apart from.
+        ``name`` is its mark on the map.
         """
         found = _interval(certain, at)
         largest = shown_largest(statistic, self.release.request.bound, self.release.request.display_unit)
         read = number_in_words(found.value, found.low, found.high, largest)
         where = self._where(int(certain.rows[at]))
         ends = (read.low, read.high) if read.low else None
-        return report_page.Row(name, *where, read.value, found if read.low else None, others, ends=ends)
+        return report_page.Row(name, *where, read.value, found if read.low else None, ends=ends)
 
     def _where(self, row: int) -> tuple[str, str, str]:
         """Return the name of the place, the label of the slot and the cell of bin ``row``."""
@@ -334,20 +308,20 @@ class ListBuilder:
         return str(release.place[row]), release.slots[int(release.slot[row])].label, cell
 
 
-def _told(each: StatisticFindings) -> list[tuple[tuple[report_page.RankedBin, ...], str, bool]]:
-    if each.order is None:
-        return []
-    return [(each.order.low, "12345", True), (each.order.high, "ABCDE", False)]
+def _ends(each: StatisticFindings, order: report_page.Order) -> list[tuple[list[int], str, bool]]:
+    """Return for each list the positions of its bins, their names, and whether they are the lower ones.
 
-
-def _positions(each: StatisticFindings) -> list[tuple[list[int], str, bool]]:
-    """Return for each list the positions of its bins, their names, and whether they are the lower ones."""
-    if each.chances is not None:
-        found = [numbers.tolist() for numbers in slowest_and_fastest(each.chances)]
+    With a posterior they are the slowest, by lower end of interval, and the fastest, by upper end: at most
+    LONGEST_LIST, and at most half of all.
+    """
+    if each.chances is None:
+        low, high = ([one.position for one in standings] for standings in (order.low, order.high))
     else:
-        found = [[one.position for one in standings] for standings, _, _ in _told(each)]
-    return [(own, *of) for own, of in zip(found, (("12345", True), ("ABCDE", False)), strict=False)]
+        most = min(LONGEST_LIST, len(each.chances.slower) // 2)
+        likely = each.chances.likely
+        low, high = (np.argsort(end, kind="stable")[:most].tolist() for end in (likely.low, -likely.high))
+    return [(low, "12345", True), (high, "ABCDE", False)]
 
 
-def _interval(of: certainty.SimultaneousIntervals | Changes, at: int) -> certainty.Interval:
+def _interval(of: certainty.SimultaneousIntervals, at: int) -> certainty.Interval:
     return certainty.Interval(float(of.value[at]), float(of.low[at]), float(of.high[at]))

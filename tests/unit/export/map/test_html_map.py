@@ -61,7 +61,7 @@ def names_of(columns):
 
 def test_nothing_on_the_page_asks_a_network(any_release):
     # what the library says of itself is text; that nothing is fetched is seen in the browser
-    page = page_of(any_release).replace(LIBRARY.script, "").replace(LIBRARY.css, "")
+    page = page_of(any_release).replace(LIBRARY["script"], "").replace(LIBRARY["css"], "")
     assert re.findall(r"""(?:https?:)?//[a-z0-9-]+\.[a-z]""", page) == []
     assert "@import" not in page
     assert '<link rel="icon" href="data:,">' in page

@@ -20,7 +20,7 @@ def test_version_and_licence_are_what_is_said():
 
 
 def test_what_a_page_takes_up_can_neither_ask_for_files_nor_end_its_element():
-    assert "url(" not in LIBRARY.css
-    assert "</style" not in LIBRARY.css
-    assert "</script" not in LIBRARY.script
-    assert "sourceMappingURL" not in LIBRARY.script
+    assert "url(" not in LIBRARY["css"]
+    assert "</style" not in LIBRARY["css"]
+    assert "</script" not in LIBRARY["script"]
+    assert "sourceMappingURL" not in LIBRARY["script"]
