@@ -162,18 +162,14 @@ class _Row:
         self.has_map = any(file.name == MAP for file in facts.files)
         licence = facts.catalogue.licence
         self.licence = None if licence is None else (licence, catalogue.licence_address(licence))
-        self.contact = _contact(facts.catalogue.contact)
+        contact = facts.catalogue.contact
+        address = contact if contact is None or contact.startswith("http") else f"mailto:{contact}"
+        self.contact = None if contact is None else (contact, address)
 
     def files(self) -> Iterable[tuple[str, str, str, str]]:
         """(name, meaning, size, SHA-256) of each file that can be downloaded."""
         for file in self.distributed:
             yield file.name, catalogue.TITLES.get(file.name, file.name), _size(file.bytes), file.sha256
-
-
-def _contact(contact: str | None) -> tuple[str, str] | None:
-    if contact is None:
-        return None
-    return contact, contact if contact.startswith("http") else f"mailto:{contact}"
 
 
 def _size(count: int) -> str:

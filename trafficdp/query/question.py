@@ -12,7 +12,7 @@ from trafficdp.config.settings import Config
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.names import AUTO, BASELINE
 from trafficdp.model import ContributionBound, Grid, SlotKind, Statistic
-from trafficdp.planner.request import COUNTS_ALONE_PERCENT, COUNTS_PERCENT, MapSettings
+from trafficdp.planner.request import COUNTS_ALONE_PERCENT, COUNTS_PERCENT
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.arrangement import arranged_select, plain_form, read_group_by
 from trafficdp.query.conditions import Filter, Named, read_where, zones_of
@@ -92,6 +92,8 @@ class Question:
             )
             for statistic in statistics
         }
+        # the intervals of BASELINE rest on a theorem
+        named = {each: settings.mechanism.get(each, AUTO) for each in statistics}
         level, least = options.interval_level, options.min_vehicles
         changed = replace(
             settings,
@@ -101,18 +103,10 @@ class Question:
             publish_counts=self.counts if config.relation.hides_presence else settings.publish_counts,
             adaptive=None,
             tolerance=tolerance,
-            mechanism={each: self._mechanism(settings, each) for each in statistics},
+            mechanism={each: BASELINE if name == AUTO else name for each, name in named.items()},
             answer=True,
         )
         return replace(config, grid=self.grid(config), map=changed, loss=options.epsilon)
-
-    def _mechanism(self, settings: MapSettings, statistic: Statistic) -> str:
-        """Return the mechanism for ``statistic``: the configured one, else BASELINE.
-
-        The intervals of BASELINE rest on a theorem.
-        """
-        named = settings.mechanism.get(statistic, AUTO)
-        return BASELINE if named == AUTO else named
 
     def to_sql(self, config: Config) -> str:
         """Return the question as SQL in one spelling, without ORDER BY and other arrangement.

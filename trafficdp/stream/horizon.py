@@ -8,6 +8,7 @@ All of this is decided by times, which are public.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -106,8 +107,7 @@ def _elements(grid: Grid, origin: int, step: int, steps: int, end: int) -> int:
     """
     inner = np.arange(0, step, _SAMPLE_US, dtype=np.int64)
     offsets = np.append(inner, step - 1)
-    most = 1
-    found: dict[int, int] = {}
+    found = Counter[int]()
     # in parts, so that a year of minutes does not fill the memory
     for first in range(0, steps, 1 << 16):
         number = np.arange(first, min(steps, first + (1 << 16)), dtype=np.int64)
@@ -116,8 +116,5 @@ def _elements(grid: Grid, origin: int, step: int, steps: int, end: int) -> int:
         inside = instants < end
         slot = slots_of(instants[inside], grid.slot_kind, grid.period.time_zone, grid.day_parts)
         pairs = np.unique(np.column_stack([slot, which[inside]]), axis=0)
-        slots, counts = np.unique(pairs[:, 0], return_counts=True)
-        for one, count in zip(slots.tolist(), counts.tolist(), strict=True):
-            found[one] = found.get(one, 0) + count
-            most = max(most, found[one])
-    return most
+        found.update(pairs[:, 0].tolist())
+    return max(found.values(), default=1)

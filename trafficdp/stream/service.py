@@ -217,11 +217,6 @@ class StreamWindow:
         met[order] = order[first] < old
         return met[old:]
 
-    def remember_instants(self, vehicle: IntArray, time_us: IntArray) -> None:
-        """Remember ``vehicle`` and ``time_us`` of records, shape (n,) each, for ``repeats_earlier``."""
-        self.seen_vehicle = np.concatenate([self.seen_vehicle, vehicle])
-        self.seen_time_us = np.concatenate([self.seen_time_us, time_us])
-
     def add(self, rows: Mapping[str, IntArray]) -> None:
         """Add accepted records, or sums of some, to ``rows``: COLUMNS by name, all of shape (n,).
 
@@ -479,7 +474,8 @@ class Stream:
         repeated = self.window.repeats_earlier(vehicle, time[left], self.newest_us[vehicle])
         fate[left[repeated]] = FATES.index("repeated")
         left, vehicle = left[~repeated], vehicle[~repeated]
-        self.window.remember_instants(vehicle, time[left])
+        self.window.seen_vehicle = np.append(self.window.seen_vehicle, vehicle)
+        self.window.seen_time_us = np.append(self.window.seen_time_us, time[left])
         np.maximum.at(self.newest_us, vehicle, time[left])
 
         for name, keep in (

@@ -154,20 +154,15 @@ class Drawing:
         return np.column_stack([x, y])
 
     def _path(self, polygon: BaseGeometry) -> str:
-        return "".join(
-            self._ring(np.asarray(ring.coords))
-            for part in shapely.get_parts(polygon)
-            for ring in (part.exterior, *part.interiors)
-        )
+        path = ""
+        for ring in shapely.get_rings(shapely.get_parts(polygon)):
+            points = self._corners(shapely.get_coordinates(ring)[:-1])
+            (x, y), steps = points[0].tolist(), np.diff(points, axis=0).tolist()
+            path += f"M{x} {y}l" + " ".join(f"{dx} {dy}" for dx, dy in steps) + "z"
+        return path
 
     def _corners(self, positions: FloatArray) -> IntArray:
         return np.rint(self.to_drawing_units(positions)).astype(np.int64)
-
-    def _ring(self, ring: FloatArray) -> str:
-        points = self._corners(ring[:-1])
-        steps = np.diff(points, axis=0).tolist()
-        first = points[0].tolist()
-        return f"M{first[0]} {first[1]}l" + " ".join(f"{dx} {dy}" for dx, dy in steps) + "z"
 
 
 def unwrapped_longitudes(positions: FloatArray, cut: float) -> FloatArray:
@@ -232,6 +227,15 @@ WITHHELD_COLOUR, EMPTY_COLOUR, SIGN_COLOUR = "#c9c9c9", "#ffffff", "#4d4d4d"
 FELL, ROSE, UNSURE = "F", "R", "Q"
 CHANGE_COLOURS = {FELL: "#5e3c99", ROSE: "#e66101", UNSURE: "#dcdcdc"}
 """PuOr: purple where speeds fell, orange where they rose; and grey where nothing can be told."""
+FILLS = {
+    **dict(zip(classes.PLAIN, classes.COLOURS, strict=True)),
+    **dict(zip(classes.HATCHED, classes.COLOURS, strict=True)),
+    **CHANGE_COLOURS,
+    classes.UNINFORMATIVE: EMPTY_COLOUR,
+    classes.ABSENT: EMPTY_COLOUR,
+    classes.WITHHELD: WITHHELD_COLOUR,
+}
+"""The colour of a cell, by its class letter."""
 _SHIFTS = (-0.55, 0.0, 0.55)
 
 
@@ -297,17 +301,6 @@ class Picture:
     surroundings: Surroundings = Surroundings()
 
 
-def fill_of(letter: str) -> str:
-    """Return the fill colour of a cell with the class letter ``letter``."""
-    if letter in CHANGE_COLOURS:
-        return CHANGE_COLOURS[letter]
-    if letter in (classes.UNINFORMATIVE, classes.ABSENT):
-        return EMPTY_COLOUR
-    if letter == classes.WITHHELD:
-        return WITHHELD_COLOUR
-    return classes.COLOURS[(classes.PLAIN if letter in classes.PLAIN else classes.HATCHED).index(letter)]
-
-
 def map_picture(
     drawing: Drawing,
     paths: Sequence[str],
@@ -328,7 +321,7 @@ def map_picture(
     areas, signs = [], []
     for letter in sorted(set(letters.tolist())):
         cells = np.flatnonzero(letters == letter)
-        areas.append(Shape("".join(paths[cell] for cell in cells.tolist()), fill_of(letter)))
+        areas.append(Shape("".join(paths[cell] for cell in cells.tolist()), FILLS[letter]))
         sign = _sign(letter, centres.x[cells], centres.y[cells], centres.radius[cells])
         if sign is not None:
             signs.append(sign)
@@ -409,7 +402,7 @@ def swatch(letter: str) -> Picture:
     """Return a small picture of the class letter ``letter`` for a legend, 60 by 36 units."""
     centre = Centres(np.array([30.0]), np.array([18.0]), np.array([16.0]))
     sign = _sign(letter, centre.x, centre.y, centre.radius)
-    area = Shape("M0 0h60v36h-60z", fill_of(letter))
+    area = Shape("M0 0h60v36h-60z", FILLS[letter])
     return Picture(60, 36, "", (area,), () if sign is None else (sign,), (), 0.0, None, 2.7)
 
 

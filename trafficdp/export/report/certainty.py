@@ -176,15 +176,13 @@ def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:
     None where the release does not publish it. Bins that are withheld or need no noise have none in the law.
     """
     noise = release.estimates[statistic].noise
-    if all(name in noise for name in _PRODUCTS):
+    if noise.keys() >= {*_PRODUCTS}:
         return _moments_law(release, statistic)
     if _LATTICE in noise:
         return _lattice_law(release, statistic)
-    if all(name in noise for name in _PRODUCT_BLOCKS):
+    if noise.keys() >= {*_PRODUCT_BLOCKS}:
         return _moment_block_law(release, statistic)
-    if all(name in noise for name in _BLOCKS):
-        return _block_law(release, statistic)
-    return None
+    return _block_law(release, statistic) if noise.keys() >= {*_BLOCKS} else None
 
 
 def difference_half_width(first: NoiseLaw, second: NoiseLaw, error: float) -> FloatArray:

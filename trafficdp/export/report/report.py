@@ -75,11 +75,6 @@ def slots_section(
     )
 
 
-def axis_label(label: str) -> str:
-    """Return a slot's ``label`` short enough for an axis: no brackets, an hour by its start."""
-    return re.sub(r"(\d\d:\d\d)-\d\d:\d\d", r"\1", re.sub(r"\s*\(.*\)$", "", label))
-
-
 def _over_time(
     release: Release, certain: SimultaneousIntervals, atlas: ReportMaps, cell: int, mark: str, top: float
 ) -> report_page.PlaceOverTime:
@@ -96,7 +91,10 @@ def _over_time(
             labels[lowest], labels[highest], float(np.floor(gap * digit + 1e-6) / digit)
         )
     value, low, high = numbers
-    drawn = report_page.panel([axis_label(each) for each in labels], (value, low, high), top)
+    # short enough for an axis: no brackets, an hour by its start
+    plain = [re.sub(r"\s*\(.*\)$", "", each) for each in labels]
+    ticks = [re.sub(r"(\d\d:\d\d)-\d\d:\d\d", r"\1", each) for each in plain]
+    drawn = report_page.panel(ticks, (value, low, high), top)
     return report_page.PlaceOverTime(mark, str(release.place[certain.rows[mine[0]]]), apart, drawn)
 
 

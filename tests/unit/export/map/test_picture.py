@@ -10,11 +10,11 @@ from trafficdp.export.files.classes import ABSENT, COLOURS, HATCHED, PLAIN, UNIN
 from trafficdp.export.files.tables import unique_polygons
 from trafficdp.export.map.drawing import (
     FELL,
+    FILLS,
     ROSE,
     UNSURE,
     Drawing,
     centres_of,
-    fill_of,
     map_picture,
     surroundings_of,
     swatch,
@@ -59,10 +59,10 @@ def test_what_colour_says_a_sign_says_too(look):
 
 def test_hatched_and_plain_differ_by_their_lines_alone():
     for plain, hatched in zip(PLAIN, HATCHED, strict=True):
-        assert fill_of(plain) == fill_of(hatched)
+        assert FILLS[plain] == FILLS[hatched]
         assert swatch(plain).signs == ()
         assert swatch(hatched).signs[0].stroke in ("#ffffff", "#000000")
-    assert [fill_of(letter) for letter in PLAIN] == list(COLOURS)
+    assert [FILLS[letter] for letter in PLAIN] == list(COLOURS)
 
 
 def test_arrows_point_up_for_faster_and_down_for_slower():
