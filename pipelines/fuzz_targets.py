@@ -192,7 +192,8 @@ def _like(content: bytes, folder: Path) -> object:
 
 
 def _head(content: bytes, folder: Path) -> object:
-    return Head(_file(content, folder, "city.head"), "this").verify([])
+    _file(content, folder, "city.key.this.head")
+    return Head(folder / "city.key", "this").verify([])
 
 
 TARGETS: Mapping[str, Target] = {

@@ -480,7 +480,7 @@ class Workspace:
             store_lock(self.store, purpose=purpose, wait=self._wait),
             Vault.open(self.store) as vault,
         ):
-            curator = Curator(self.store, vault, Head.beside(self.key_file, vault.store_id))
+            curator = Curator(self.store, vault, Head(self.key_file, vault.store_id))
             if not other_promise:
                 vault_ledger.require_promise(vault, self.config.promise)
             if recover:

@@ -169,7 +169,7 @@ def whole_ledger(folder: Path, sizes: Sequence[int]) -> None:
         fill_up(store, key, many)
         with Vault.open(store) as vault:
             entries = len(vault_ledger.Entries(vault))
-            curator = Curator(store, vault, Head.beside(key, vault.store_id))
+            curator = Curator(store, vault, Head(key, vault.store_id))
             check = partial(curator.check_not_behind, whole=True)
             own = [seconds_of(check) for _ in range(AROUND)]
         an_entry = statistics.median(own) / entries * 1e6
@@ -193,7 +193,7 @@ def fill_up(store: Path, key: Path, many: int) -> None:
         last = there[-1]
         names = [f"r{number:04d}" for number in range(len(there) + 1, many + 1)]
         charges = _copy_in_vault(vault, last, names)
-        Head.beside(key, vault.store_id).write(vault_ledger.newest_entry(vault))
+        Head(key, vault.store_id).write(vault_ledger.newest_entry(vault))
     for name in names:
         folder = store / "releases" / last.release_id
         shutil.copytree(folder, folder.with_name(name), copy_function=os.link)

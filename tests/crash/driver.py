@@ -225,7 +225,7 @@ def autopsy(city, seen_before, values_before, ledger_before, *, lives_on=False):
     # older ones have the files and values that they had
     newest = [*seen][-1:]
     with Vault.open(city.store) as opened:
-        door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
+        door = curator.Curator(city.store, opened, Head(city.key, opened.store_id))
         door.check_not_behind()
         rows = vault_ledger.ledger_rows(opened)
         assert door.head.verify(rows) == len(rows)
@@ -462,7 +462,7 @@ def forgotten_or_not(city, untouched, *, lives_on):
     workspace.forget([small_city.PLATES[2]])
     assert of_vehicle(city) == ([city.number], 0, 0, found[3] + 1)
     with Vault.open(city.store) as opened:
-        door = curator.Curator(city.store, opened, Head.beside(city.key, opened.store_id))
+        door = curator.Curator(city.store, opened, Head(city.key, opened.store_id))
         door.check_not_behind(whole=True)
         rows = vault_ledger.ledger_rows(opened)
         assert door.head.verify(rows) == len(rows)

@@ -82,7 +82,7 @@ def contributions_of():
 
     def rows(city):
         with Vault.open(city.store) as vault:
-            curator = Curator(city.store, vault, Head.beside(city.key_file, vault.store_id))
+            curator = Curator(city.store, vault, Head(city.key_file, vault.store_id))
             version = vault_fixes.data_version(vault)
             found = curator.contributions(city.config.grid, city.config.map.bound, version)
             hmac = dict(run(vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))

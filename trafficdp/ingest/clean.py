@@ -67,13 +67,6 @@ class CleanedFile:
     rejected: Counter[str] = field(default_factory=Counter)
     extents: report.Extents = field(default_factory=report.Extents)
 
-    def add(self, other: CleanedFile) -> None:
-        """Add the counts of ``other``, another part of the same file."""
-        self.kept += other.kept
-        self.derived += other.derived
-        self.rejected += other.rejected
-        self.extents |= other.extents
-
 
 @dataclass(repr=False)
 class _Files:

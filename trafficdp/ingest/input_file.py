@@ -129,7 +129,8 @@ class InputFile:
         self._progress = progress
         self._told = 0
         self._raw: BinaryIO | None = None
-        self._held = held
+        self.held = held
+        """Its bytes, where they are no file's that another process can open."""
         if held is not None:
             self.size, head = len(held), held[:8]
         else:
@@ -222,11 +223,6 @@ class InputFile:
                     self.tell_progress(min(packed, self.size))
                     lot, unpacked = [], 0
 
-    @property
-    def is_on_disk(self) -> bool:
-        """Whether another process can open the same bytes at its path."""
-        return self._held is None
-
     def unpacked_sizes(self) -> list[int]:
         """Return the unpacked size in bytes of the file, or of each file in an archive.
 
@@ -280,7 +276,7 @@ class InputFile:
             raise self.unreadable_error(error) from error
 
     def _bytes(self) -> io.BufferedReader | io.BytesIO:
-        return open(self.path, "rb") if self._held is None else io.BytesIO(self._held)
+        return open(self.path, "rb") if self.held is None else io.BytesIO(self.held)
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -366,7 +362,7 @@ class _Member(InputFile):
         self._of, self._zip, self._info = of, archive, info
         self.path, self.refuse_by_rows, self.size = Path(info.filename), of.refuse_by_rows, info.file_size
         self.form_by_name, self.name = of.form_by_name, called or self.path.name
-        self._progress, self._told, self._raw, self._held = None, 0, None, None
+        self._progress, self._told, self._raw, self.held = None, 0, None, None
         with self.open() as stream:
             head = stream.read(8)
         self._recognise(head)

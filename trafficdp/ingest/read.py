@@ -192,16 +192,10 @@ class Reading:
             self.read = partial(frame.read, source=source)
             self.digest = key.digest(held.sha256())
         self.rows = _RowCounts()
-        self._report: ingest_report.FileReport | None = None
+        self.report: ingest_report.FileReport
+        """What became of the rows, once the last part was taken."""
         self.extents = ingest_report.Extents()
         """How far the rows reach, once all are read. For the curator's eyes."""
-
-    @property
-    def report(self) -> ingest_report.FileReport:
-        """What became of the rows; raise ValueError before the last part was taken (our bug)."""
-        if self._report is None:
-            raise ValueError("the file was not read to its end")
-        return self._report
 
     def parts(self, scratch: Path | None = None) -> Iterator[Fixes]:
         """Yield the fixes of this file in parts; see ``parts_of_files`` for ``scratch``, order and errors."""
@@ -218,7 +212,7 @@ class Reading:
             noted = {**self.extents.noted, ingest_report.HEADER_TIME: rows.header_times}
             self.extents = replace(self.extents, noted=noted)
         malformed = {ingest_report.MALFORMED_ROW: rows.malformed} if rows.malformed else {}
-        self._report = ingest_report.FileReport(
+        self.report = ingest_report.FileReport(
             file=self.file.name,
             source=self.source.name,
             rows_in=rows.readable + rows.malformed,
@@ -263,7 +257,10 @@ def parts_of_files(
         for records in parts.read():
             cleaned = first.clean(records, check=check, files=len(readings))
             for outcome, part in zip(outcomes, cleaned.files, strict=True):
-                outcome.add(part)
+                outcome.kept += part.kept
+                outcome.derived += part.derived
+                outcome.rejected += part.rejected
+                outcome.extents |= part.extents
             yield cleaned.fixes, records.file[cleaned.rows]
     for reading, outcome in zip(readings, outcomes, strict=True):
         reading.finish(outcome, check.findings(), len(readings))
@@ -273,7 +270,7 @@ def _records(readings: Sequence[Reading]) -> Iterator[Records]:
     """Yield the records of files as they are, with the number of their file; count those that are none."""
     first = readings[0]
     large = LARGE.get(first.source.format)
-    on_disk = [each.file for each in readings if isinstance(each.file, InputFile) and each.file.is_on_disk]
+    on_disk = [each.file for each in readings if isinstance(each.file, InputFile) and each.file.held is None]
     # others than these have what other processes cannot open
     for_processes = on_disk if large is not None and len(on_disk) == len(readings) else []
     # the processes end when all files are read: their memory is for the cleaning

@@ -67,17 +67,13 @@ class Readers(ExitStack):
         self._how = named_by_vehicle, read
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def _pays(self) -> bool:
+    def __enter__(self) -> Self:
         try:
             sizes = [size for file in self._files for size in file.unpacked_sizes()]
         except TrafficdpError:
             # whoever reads it meets it, after what comes before
-            return False
-        return len(sizes) > 1 and sum(sizes) >= self._large
-
-    def __enter__(self) -> Self:
-        number = process_count()
-        if number < 2 or not self._pays():
+            sizes = []
+        if len(sizes) < 2 or sum(sizes) < self._large or (number := process_count()) < 2:
             return self
         paths = [str(each.path.absolute()) for each in self._files]
         told = (paths, self._files[0].refuse_by_rows, self._files[0].form_by_name, *self._how)

@@ -162,12 +162,14 @@ def _whole_numbers(distinct: pa.Array) -> pa.Array:
 class VehicleKey:
     """The secret (32 bytes) that turns identifiers into pseudonyms. Its repr shows nothing of it."""
 
-    __slots__ = ("_secret",)
+    __slots__ = ("_secret", "fingerprint")
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != PSEUDONYM_BYTES:
             raise StoreKeyError("a vehicle key has the wrong length", expected=f"{PSEUDONYM_BYTES} bytes")
         self._secret = bytes(secret)
+        self.fingerprint = hashlib.sha256(hmac.digest(secret, _FINGERPRINT_DOMAIN, "sha256")).hexdigest()
+        """SHA-256 of an HMAC under the key, 64 hexadecimal digits: tells keys apart, gives nothing away."""
 
     def __repr__(self) -> str:
         return "<VehicleKey: redacted>"
@@ -244,11 +246,6 @@ class VehicleKey:
                 todo="put back the key the store was made with",
             )
         return cls(bytes.fromhex(found.group(1).decode("ascii")))
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of an HMAC under the key, 64 hexadecimal digits: tells keys apart, gives nothing away."""
-        return hashlib.sha256(hmac.digest(self._secret, _FINGERPRINT_DOMAIN, "sha256")).hexdigest()
 
     def digest(self, sha256: str) -> str:
         """Return HMAC-SHA256(key, domain 00 ``sha256``), 64 hexadecimal digits.

@@ -145,7 +145,7 @@ class _Examination:
         heads = [
             path.name
             for path in sorted(self._key_file.parent.glob(f"{self._key_file.name}.*.head"))
-            if own is not None and path != Head.beside(self._key_file, own).path
+            if own is not None and path != Head(self._key_file, own).path
         ]
         if heads:
             found.append(
@@ -209,7 +209,7 @@ class _Examination:
             store_vault.read_all_values(self._vault.connection, table)
 
     def _head(self, vault: store_vault.Vault) -> Head:
-        return Head.beside(self._key_file, vault.store_id)
+        return Head(self._key_file, vault.store_id)
 
     def _remembered(self, vault: store_vault.Vault) -> None:
         self._head(vault).verify(self._rows)

@@ -86,7 +86,7 @@ def forget(
     with store_lock(store, purpose="forget", wait=wait):
         with Vault.open(store) as vault:
             vault.check_key(key.fingerprint)
-            door = curator.Curator(store, vault, Head.beside(key_file, vault.store_id))
+            door = curator.Curator(store, vault, Head(key_file, vault.store_id))
             door.recover()
             door.check_not_behind()
             _require_something_read(vault)
@@ -100,7 +100,7 @@ def forget(
             vault_ledger.add_entry(copy, facts)
         curator.failpoint(BOUNDARIES[1])
         with Vault.open(store) as vault:
-            Head.beside(key_file, vault.store_id).write(vault_ledger.newest_entry(vault))
+            Head(key_file, vault.store_id).write(vault_ledger.newest_entry(vault))
         curator.failpoint(BOUNDARIES[2])
     return Forgotten(len(wanted), len(vehicles), sum(not numbers for numbers in known))
 

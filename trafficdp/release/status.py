@@ -174,7 +174,7 @@ def create_store(
             _forget_unfinished(store, key_file)
             key = VehicleKey.load(key_file) if os.path.lexists(key_file) else VehicleKey.create(key_file)
             store_id = str(uuid.uuid4())
-            head = Head.beside(key_file, store_id)
+            head = Head(key_file, store_id)
             # the head before the vault's name: a store whose head is missing could not release
             store_vault.Vault.create(
                 store, key_fingerprint=key.fingerprint, store_id=store_id, ready=lambda: head.write(None)
@@ -190,5 +190,5 @@ def create_store(
 def _forget_unfinished(store: Path, key_file: Path) -> None:
     """Remove the vaults that never got their name, each after the head that was written for it."""
     for store_id in store_vault.unfinished(store):
-        Head.beside(key_file, store_id).remove()
+        Head(key_file, store_id).remove()
         store_vault.remove_unfinished(store, store_id)

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -39,17 +38,16 @@ BEHIND = "restore the newest backup of the store: a ledger that was cut back wou
 _LARGEST = 4096
 
 
-@dataclass(frozen=True, slots=True)
 class Head:
-    """The file that remembers number and hash of the newest entry of one store's ledger."""
+    """The file that remembers number and hash of the newest entry of one store's ledger.
 
-    path: Path
-    store_id: str
+    It lies beside ``key_file`` and bears the store's random name ``store_id``.
+    """
 
-    @classmethod
-    def beside(cls, key_file: Path, store_id: str) -> Head:
-        """Return the head of the store ``store_id`` that lies beside ``key_file``."""
-        return cls(key_file.with_name(f"{key_file.name}.{store_id}.head"), store_id)
+    def __init__(self, key_file: Path, store_id: str) -> None:
+        self.path = key_file.with_name(f"{key_file.name}.{store_id}.head")
+        self.store_id = store_id
+        self._half_made = self.path.with_name(f"{self.path.name}.new")
 
     def write(self, row: LedgerRow | None) -> None:
         """Write number and hash of the newest entry ``row`` to the file, in one move.
@@ -85,10 +83,6 @@ class Head:
         self.remove_half_written()
         with store_failures("tidying beside the key"):
             self.path.unlink(missing_ok=True)
-
-    @property
-    def _half_made(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.new")
 
     def read(self) -> tuple[int, str]:
         """Return (number, hash) of the ledger entry that the file names; raise as ``verify``."""

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("two_cities")
 @pytest.fixture
 def door(filled):
     with Vault.open(filled.store) as vault:
-        yield Curator(filled.store, vault, Head.beside(filled.key, vault.store_id))
+        yield Curator(filled.store, vault, Head(filled.key, vault.store_id))
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_day_more_is_read_alone_and_put_together_with_what_was_there(filled, m
     for slot_kind in (config.grid.slot_kind, SlotKind.DAY):
         grid = replace(config.grid, slot_kind=slot_kind)
         with Vault.open(filled.store) as vault:
-            door = Curator(filled.store, vault, Head.beside(filled.key, vault.store_id))
+            door = Curator(filled.store, vault, Head(filled.key, vault.store_id))
             version = vault_fixes.data_version(vault)
             brought_up = door.contributions(grid, config.map.bound, version)
             assert same(brought_up, reduce_fixes(vault.connection, grid, config.map.bound, 2))

@@ -22,7 +22,7 @@ def chain(length):
 
 @pytest.fixture
 def head(tmp_path):
-    return Head.beside(tmp_path / "a.key", "store-a")
+    return Head(tmp_path / "a.key", "store-a")
 
 
 def test_a_ledger_at_or_beyond_its_head_passes(head):
@@ -52,7 +52,7 @@ def test_an_entry_zero_that_is_not_the_start_is_refused():
 
 
 def test_stores_with_one_key_have_heads_of_their_own(tmp_path):
-    ours, theirs = Head.beside(tmp_path / "a.key", "store-a"), Head.beside(tmp_path / "a.key", "store-b")
+    ours, theirs = Head(tmp_path / "a.key", "store-a"), Head(tmp_path / "a.key", "store-b")
     ours.write(chain(2)[1])
     theirs.write(None)
     with pytest.raises(StoreBehindError):
@@ -61,7 +61,7 @@ def test_stores_with_one_key_have_heads_of_their_own(tmp_path):
 
 
 def test_another_stores_head_under_this_name_is_refused(head, tmp_path):
-    other = Head.beside(tmp_path / "a.key", "store-b")
+    other = Head(tmp_path / "a.key", "store-b")
     other.write(None)
     os.replace(other.path, head.path)
     with pytest.raises(StoreBehindError, match="another store's"):

@@ -68,7 +68,7 @@ def test_a_database_is_neither_full_nor_damaged_for_it(said):
 
 def test_nothing_is_called_damaged_or_missing(failing, tmp_path):
     key = VehicleKey.create(tmp_path / "city.key")
-    head = Head.beside(tmp_path / "city.key", "this")
+    head = Head(tmp_path / "city.key", "this")
     head.write(None)
     (tmp_path / "releases" / "r0001").mkdir(parents=True)
     (tmp_path / "releases" / "r0001" / "manifest.json").write_text("{}")

@@ -48,7 +48,7 @@ def test_verify_finds_a_tampered_ledger_or_account(released, what):
 def test_what_no_head_remembers_is_checked_before_the_next_release(released, what):
     released.sql(TAMPERED[what])
     with Vault.open(released.store) as vault:
-        Head.beside(released.key, vault.store_id).write(None)
+        Head(released.key, vault.store_id).write(None)
     before = released.dump()
     with pytest.raises(StoreDamagedError) as caught:
         released.open().release(again=True, force=True)
