@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from trafficdp.errors import DataError
-from trafficdp.ingest import input_file, read, reading_processes
+from trafficdp.ingest import input_file, read
 from trafficdp.ingest.read import Reading, parts_of_files
 from trafficdp.model import SpeedUnit, UnitPeriod
 
@@ -38,7 +38,7 @@ def _small_lots(monkeypatch):
     """Here and in the processes that are started."""
     monkeypatch.setattr(input_file, "LOT_FILES", LOT)
     smaller = f"from trafficdp.ingest import input_file; input_file.LOT_FILES = {LOT}; "
-    monkeypatch.setattr(reading_processes, "_START", smaller + reading_processes._START)
+    monkeypatch.setattr(read, "_START", smaller + read._START)
 
 
 @pytest.fixture
@@ -57,14 +57,14 @@ def started(monkeypatch):
             super().__init__(*told, **kept)
             found.append(self)
 
-    monkeypatch.setattr(reading_processes.subprocess, "Popen", Started)
-    monkeypatch.setattr(reading_processes, "process_count", lambda: 2)
+    monkeypatch.setattr(read.subprocess, "Popen", Started)
+    monkeypatch.setattr(read, "process_count", lambda: 2)
     monkeypatch.setattr(read, "LARGE", dict.fromkeys(read.LARGE, 1))
     return found
 
 
 def alone(monkeypatch):
-    monkeypatch.setattr(reading_processes, "process_count", lambda: 1)
+    monkeypatch.setattr(read, "process_count", lambda: 1)
 
 
 def archive(folder, members, name="day.zip"):
@@ -115,7 +115,7 @@ def test_several_processes_read_what_one_does(outcome, started, monkeypatch, tmp
 
 def test_small_files_of_an_archive_are_read_in_lots(siri, area, key, tmp_path):
     reading = Reading(archive(tmp_path, DELIVERIES), siri, area, key)
-    with reading_processes.Readers() as here:
+    with read.Readers() as here:
         rows = [
             len(block) for lot in reading.file.file_groups() for block in here.read_blocks(lot, reading.read)
         ]
@@ -147,14 +147,14 @@ def test_a_file_alone_and_few_bytes_are_read_here(outcome, started, monkeypatch,
 def test_a_process_that_dies_is_replaced_by_this_one(outcome, started, monkeypatch, tmp_path, dies):
     path = archive(tmp_path, FEW)
     by_two = outcome(path)
-    monkeypatch.setattr(reading_processes, "_START", dies)
+    monkeypatch.setattr(read, "_START", dies)
     assert outcome(path) == by_two
     assert len(started) == 4
 
 
 AFTER_TWO_BLOCKS = """
 import os, pickle
-from trafficdp.ingest import reading_processes
+from trafficdp.ingest import read
 dump, left = pickle.dump, [1, 2]
 def counted(found, out, **kept):
     dump(found, out, **kept)
@@ -162,16 +162,16 @@ def counted(found, out, **kept):
     left.pop()
     if not left:
         os._exit(1)
-pickle.dump, reading_processes._ROWS = counted, 3
-reading_processes.read_in_process()
+pickle.dump, read._ROWS = counted, 3
+read.read_in_process()
 """
 
 
 def test_what_a_process_read_before_it_died_is_not_read_twice(outcome, started, monkeypatch, tmp_path):
     path = archive(tmp_path, {name: DELIVERIES[name] for name in [*DELIVERIES][:9]})
     by_two = outcome(path)
-    monkeypatch.setattr(reading_processes, "_ROWS", 3)
-    monkeypatch.setattr(reading_processes, "_START", AFTER_TWO_BLOCKS)
+    monkeypatch.setattr(read, "_ROWS", 3)
+    monkeypatch.setattr(read, "_START", AFTER_TWO_BLOCKS)
     assert outcome(path) == by_two
     assert len(started) == 4
 
