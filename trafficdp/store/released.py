@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -29,7 +29,6 @@ from trafficdp.store import store_files
 STORAGE_VERSION = "v1.2.0"
 """Format of the file: DuckDB clients from 1.2 on open it."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN = ("hex_id", "place", "resolution", "slot", "slot_kind", "slot_label", "status", "vehicles", "records")
 _empty: dict[tuple[SpeedUnit, ...], bytes] = {}
 """The files without a row that this process made, by the units of their columns."""
@@ -336,48 +335,52 @@ def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
         "cells": "SELECT * FROM cells WHERE release_id = ? ORDER BY cell, slot",
         "quantiles": "SELECT * FROM quantiles WHERE release_id = ? ORDER BY cell, slot, quantile",
     }
-    with store_files.store_failures("reading released.duckdb", store_files.RELEASED_NAME):
-        with store_files.attached(
-            folder / store_files.RELEASED_NAME, "released", "READ_ONLY", threads="1"
-        ) as connection:
-            for release in releases:
-                expected = _tables(release)
-                if not _is_listed(connection, release):
+    with _opened(folder) as connection:
+        for release in releases:
+            expected = _tables(release)
+            if not _is_listed(connection, release):
+                return release.id
+            for table, asked in stored.items():
+                rows = store_files.query(connection, asked, [release.id])
+                if not (_holds(rows, expected[table]) if table in expected else not len(rows)):
                     return release.id
-                for table, asked in stored.items():
-                    rows = store_files.query(connection, asked, [release.id])
-                    if not (_holds(rows, expected[table]) if table in expected else not len(rows)):
-                        return release.id
     return None
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Context manager: open `released.duckdb` of ``folder`` for reading."""
+    path = folder / store_files.RELEASED_NAME
+    with (
+        store_files.store_failures("reading released.duckdb", store_files.RELEASED_NAME),
+        store_files.attached(path, "released", "READ_ONLY", threads="1") as connection,
+    ):
+        yield connection
 
 
 def publications_match(folder: Path, publications: Sequence[Publication]) -> bool:
     """Return whether `released.duckdb` holds exactly these publications of one stream, number by number."""
     newest = publications[-1]
     name = newest.release.id
-    with store_files.store_failures("reading released.duckdb", store_files.RELEASED_NAME):
-        with store_files.attached(
-            folder / store_files.RELEASED_NAME, "released", "READ_ONLY", threads="1"
-        ) as connection:
-            listed = store_files.run(
-                connection,
-                "SELECT number, epoch_us(as_of), ledger_sequence FROM publications "
-                "WHERE release_id = ? ORDER BY number",
-                [name],
-            )
-            expected = [
-                (each.number, (each.as_of - _EPOCH) // timedelta(microseconds=1), each.sequence)
-                for each in publications
-            ]
-            numbers = store_files.run(
-                connection, "SELECT DISTINCT publication FROM cells WHERE release_id = ?", [name]
-            )
-            return (
-                listed == expected
-                and {number for (number,) in numbers} <= {each.number for each in publications}
-                and _is_listed(connection, newest.release)
-                and all(_publication_matches(connection, each) for each in publications)
-            )
+    with _opened(folder) as connection:
+        listed = store_files.run(
+            connection,
+            "SELECT number, epoch_us(as_of), ledger_sequence FROM publications "
+            "WHERE release_id = ? ORDER BY number",
+            [name],
+        )
+        expected = [
+            (each.number, store_files.microseconds(each.as_of), each.sequence) for each in publications
+        ]
+        numbers = store_files.run(
+            connection, "SELECT DISTINCT publication FROM cells WHERE release_id = ?", [name]
+        )
+        return (
+            listed == expected
+            and {number for (number,) in numbers} <= {each.number for each in publications}
+            and _is_listed(connection, newest.release)
+            and all(_publication_matches(connection, each) for each in publications)
+        )
 
 
 def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release) -> bool:
@@ -388,7 +391,7 @@ def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release) -> bool:
         [release.id],
     )
     row = _release_row(release, withdrawn=False)
-    row[1] = (release.created_at - _EPOCH) // timedelta(microseconds=1)
+    row[1] = store_files.microseconds(release.created_at)
     return [list(found) for found in about] == [row]
 
 

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -474,6 +475,14 @@ def script(name: str) -> str:
             what = f"{kind} {made}" if begun else f"COLUMN {column}"
             statements.append(f"COMMENT ON {what} IS {quoted(said)};\n")
     return "".join(statements)
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(at: datetime) -> int:
+    """Return the instant ``at`` in microseconds since 1970 UTC, in which DuckDB counts."""
+    return (at - EPOCH) // timedelta(microseconds=1)
 
 
 Parameters = Sequence[object] | Mapping[str, object]

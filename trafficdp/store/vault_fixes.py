@@ -18,7 +18,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.model import ContributionBound, Counts, Grid, unique_by_counting
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive import Contributions, Fixes
-from trafficdp.store.store_files import number, query, registered, run, script
+from trafficdp.store.store_files import EPOCH, number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 # name is random. The history of the data is not, and is not published: a hash that follows from the records
 # would let whoever knows all but one of them find that one by trying.
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_DATA = "no data"
 """The name of the data of a vault without files."""
 _FILES = (
@@ -287,7 +286,7 @@ def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[FileEn
         [up_to_ingest],
     )
     return [
-        FileEntry(ingest_id, name, source, report, _EPOCH + timedelta(microseconds=at))
+        FileEntry(ingest_id, name, source, report, EPOCH + timedelta(microseconds=at))
         for ingest_id, name, source, report, at in rows
     ]
 

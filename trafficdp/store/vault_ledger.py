@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
@@ -16,16 +16,13 @@ from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
 from trafficdp.privacy import budget
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.store.store_files import number, query, registered, run, script
+from trafficdp.store.store_files import EPOCH, microseconds, number, query, registered, run, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
     pass
 
 # The ledger in the vault: reading it, and the personal accounts.
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def ledger_rows(vault: Vault, after: int = 0) -> list[LedgerRow]:
@@ -191,7 +188,7 @@ def add_charges(
             _add_up_months(vault, zone)
         elif zone is not None and len(charges):
             at = datetime.fromisoformat(str(Entries(vault)[sequence - 1].facts["at"]))
-            of = {"time_zone": zone, "month": budget.month_of(at, zone), "at_us": _microseconds(at)}
+            of = {"time_zone": zone, "month": budget.month_of(at, zone), "at_us": microseconds(at)}
             for statement in _ADD_TO_MONTH:
                 run(vault.connection, statement, of)
         if not kept:
@@ -291,11 +288,7 @@ def _newest(vault: Vault, time_zone: str, default: datetime) -> datetime:
     if not _months_are_kept(vault, time_zone):
         return max(_instants(vault).values(), default=default)
     newest_us = number(vault.connection, "SELECT coalesce(max(newest_us), -1) FROM spending_a_month")
-    return default if newest_us < 0 else _EPOCH + timedelta(microseconds=newest_us)
-
-
-def _microseconds(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(microseconds=1)
+    return default if newest_us < 0 else EPOCH + timedelta(microseconds=newest_us)
 
 
 @contextmanager
@@ -308,7 +301,7 @@ def _charge_months(vault: Vault, time_zone: str) -> Iterator[None]:
         "sequence": pa.array(instants, pa.int64()),
         "time_zone": pa.array([time_zone] * len(instants), pa.string()),
         "month": pa.array([budget.month_of(at, time_zone) for at in instants.values()], pa.string()),
-        "at_us": pa.array(map(_microseconds, instants.values()), pa.int64()),
+        "at_us": pa.array(map(microseconds, instants.values()), pa.int64()),
     }
     with registered(vault.connection, "charge_months", pa.table(months)):
         yield

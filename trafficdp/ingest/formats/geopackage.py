@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,35 +48,29 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     ``refuse_by_rows``, where it has no row.
     """
     columns = declared_columns(source, ("vehicle", "time"))
-    with closing(_opened(file)) as database:
-        try:
-            name, geometry, system = _layer(file, database, source.records)
-            check_columns(file, [*columns.values()], column_names(database, name))
-            count = f"SELECT count(*) FROM {_quoted(name)}"  # noqa: S608 - quoted
-            (total,) = database.execute(count).fetchone()
-            if not total and file.refuse_by_rows:
-                raise DataError(f"{file.name} has no rows", got=f"layer {name}")
-            cursor = database.execute(_query(name, [*columns.values()], geometry))
-            names, done = [*columns, "geometry"], 0
-            while rows := cursor.fetchmany(ROWS):
-                *values, blobs = zip(*rows, strict=True)
-                texts = [pa.array([_text(each) for each in column], pa.string()) for column in values]
-                points = pa.array([_wkb(each) for each in blobs], pa.binary())
-                batch = pa.RecordBatch.from_arrays([*texts, points], names)
-                yield records_of(file, source, {ours: ours for ours in names}, batch, system)
-                done += len(rows)
-                file.tell_progress(file.size * done // total)
-        except sqlite3.Error:
-            raise _damaged(file) from None
+    with _open(file) as database:
+        name, geometry, system = _layer(file, database, source.records)
+        check_columns(file, [*columns.values()], column_names(database, name))
+        count = f"SELECT count(*) FROM {_quoted(name)}"  # noqa: S608 - quoted
+        (total,) = database.execute(count).fetchone()
+        if not total and file.refuse_by_rows:
+            raise DataError(f"{file.name} has no rows", got=f"layer {name}")
+        cursor = database.execute(_query(name, [*columns.values()], geometry))
+        names, done = [*columns, "geometry"], 0
+        while rows := cursor.fetchmany(ROWS):
+            *values, blobs = zip(*rows, strict=True)
+            texts = [pa.array([_text(each) for each in column], pa.string()) for column in values]
+            points = pa.array([_wkb(each) for each in blobs], pa.binary())
+            batch = pa.RecordBatch.from_arrays([*texts, points], names)
+            yield records_of(file, source, {ours: ours for ours in names}, batch, system)
+            done += len(rows)
+            file.tell_progress(file.size * done // total)
 
 
 def layers(file: InputFile) -> list[str]:
     """Return the names of the layers that may hold points; raise DataError for what is no GeoPackage."""
-    with closing(_opened(file)) as database:
-        try:
-            return [layer[0] for layer in database.execute(_LAYERS)]
-        except sqlite3.Error:
-            raise _damaged(file) from None
+    with _open(file) as database:
+        return [layer[0] for layer in database.execute(_LAYERS)]
 
 
 def first_rows(file: InputFile, layer: str, count: int) -> tuple[list[str], list[tuple[str | None, ...]]]:
@@ -84,13 +78,10 @@ def first_rows(file: InputFile, layer: str, count: int) -> tuple[list[str], list
 
     Raises DataError for a file that is damaged or no GeoPackage.
     """
-    with closing(_opened(file)) as database:
-        try:
-            name, geometry, _ = _layer(file, database, layer)
-            names = [each for each in column_names(database, name) if each != geometry]
-            rows = database.execute(_query(name, names, geometry)).fetchmany(count)
-        except sqlite3.Error:
-            raise _damaged(file) from None
+    with _open(file) as database:
+        name, geometry, _ = _layer(file, database, layer)
+        names = [each for each in column_names(database, name) if each != geometry]
+        rows = database.execute(_query(name, names, geometry)).fetchmany(count)
     return names, [tuple(map(_text, row[:-1])) for row in rows]
 
 
@@ -99,7 +90,9 @@ def column_names(database: sqlite3.Connection, table: str) -> list[str]:
     return [name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", [table])]
 
 
-def _opened(file: InputFile) -> sqlite3.Connection:
+@contextmanager
+def _open(file: InputFile) -> Iterator[sqlite3.Connection]:
+    """Context manager: open the database read-only; raise DataError for what is none, or is damaged."""
     if file.form != "gpkg" or file.in_archive:
         raise DataError(
             f"{file.name} is not a GeoPackage",
@@ -109,12 +102,16 @@ def _opened(file: InputFile) -> sqlite3.Connection:
     # nothing beside the file is looked at, such as a journal, and nothing is written
     address = f"{file.path.absolute().as_uri()}?mode=ro&immutable=1"
     try:
-        database = sqlite3.connect(address, uri=True)
-        database.execute("PRAGMA trusted_schema = OFF")
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            database.execute("PRAGMA trusted_schema = OFF")
+            database.text_factory = _decoded
+            yield database
     except sqlite3.Error:
-        raise _damaged(file) from None
-    database.text_factory = _decoded
-    return database
+        raise DataError(
+            f"{file.name} is a damaged GeoPackage, or another SQLite database",
+            expected="layers of points, as OGC GeoPackage 1.3 has them",
+            todo="fetch it again, or write it with GDAL or QGIS",
+        ) from None
 
 
 def _decoded(text: bytes) -> str | None:
@@ -122,14 +119,6 @@ def _decoded(text: bytes) -> str | None:
         return text.decode()
     except UnicodeDecodeError:
         return None
-
-
-def _damaged(file: InputFile) -> DataError:
-    return DataError(
-        f"{file.name} is a damaged GeoPackage, or another SQLite database",
-        expected="layers of points, as OGC GeoPackage 1.3 has them",
-        todo="fetch it again, or write it with GDAL or QGIS",
-    )
 
 
 def _layer(file: InputFile, database: sqlite3.Connection, wanted: str) -> tuple[str, str, pyproj.CRS | None]:

@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -101,10 +102,8 @@ def path_of_first(file: InputFile, *names: str) -> Path:
     read = 0
     with file.open() as stream:
         while not head.path and read < MOST_BETWEEN and (chunk := stream.read(_HEAD)):
-            try:
+            with _well_formed(file):
                 parser.feed(chunk)
-            except etree.XMLSyntaxError:
-                raise _not_well_formed(file) from None
             read += len(chunk)
     return head.path
 
@@ -137,10 +136,8 @@ def iterate_elements(
     since = 0
     with file.open() as stream:
         while chunk := stream.read(_CHUNK):
-            try:
+            with _well_formed(file):
                 parser.feed(chunk)
-            except etree.XMLSyntaxError:
-                raise _not_well_formed(file) from None
             since += len(chunk)
             for kind, element in parser.read_events():
                 since = 0
@@ -151,10 +148,8 @@ def iterate_elements(
                     expected=expected,
                 )
             file.tell_progress()
-    try:
+    with _well_formed(file):
         parser.close()
-    except etree.XMLSyntaxError:
-        raise _not_well_formed(file) from None
 
 
 def free_earlier_siblings(node: etree._Element, kept: Collection[str] = ()) -> None:
@@ -178,12 +173,19 @@ def local_name(element: etree._Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _not_well_formed(file: InputFile) -> DataError:
-    return DataError(
-        f"{file.name} is not well-formed XML",
-        expected="whole documents",
-        todo="fetch it again, or leave it out",
-    )
+@contextmanager
+def _well_formed(file: InputFile) -> Iterator[None]:
+    """Context manager: raise DataError where the block finds XML that is not well-formed."""
+    from lxml import etree
+
+    try:
+        yield
+    except etree.XMLSyntaxError:
+        raise DataError(
+            f"{file.name} is not well-formed XML",
+            expected="whole documents",
+            todo="fetch it again, or leave it out",
+        ) from None
 
 
 # Records as Arrow columns: those within elements of one path are read by Rust, in a sixth of the time.
