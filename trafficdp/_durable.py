@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 import zipfile
@@ -62,6 +63,12 @@ def read_regular(path: Path, at_most: int = -1) -> bytes:
     """Return the bytes of the file at ``path``, or the first ``at_most``; raise as ``open_regular``."""
     with os.fdopen(open_regular(path), "rb") as file:
         return file.read(at_most)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of the bytes of the file at ``path``, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_regular(path: Path) -> None:

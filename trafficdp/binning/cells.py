@@ -247,11 +247,6 @@ def centres_of(cells: CellArray) -> tuple[FloatArray, FloatArray]:
     return centres[:, 0].copy(), centres[:, 1].copy()
 
 
-def resolutions_of(cells: CellArray) -> IntArray:
-    """Return the resolution of every cell, shape (n,)."""
-    return resolution_of(cells)
-
-
 def parents_of(cells: CellArray, resolution: int) -> CellArray:
     """Return the cell of ``resolution`` that H3 puts each of ``cells`` under, shape (n,).
 
@@ -260,10 +255,10 @@ def parents_of(cells: CellArray, resolution: int) -> CellArray:
     Raises UsageError when a cell is coarser than ``resolution``.
     """
     integer_between(0, 15, resolution=resolution)
-    if len(cells) and int(resolutions_of(cells).min()) < resolution:
+    if len(cells) and int(resolution_of(cells).min()) < resolution:
         raise UsageError(
             "cells have no parent at a finer resolution",
-            got=f"resolution={resolution} for cells of resolution {int(resolutions_of(cells).min())}",
+            got=f"resolution={resolution} for cells of resolution {int(resolution_of(cells).min())}",
             expected="a resolution at most that of every cell",
         )
     unused = np.uint64((1 << 3 * (15 - resolution)) - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -14,7 +15,7 @@ import shapely
 from shapely.geometry.base import BaseGeometry
 
 from trafficdp.arrays import BoolArray, CellArray, FloatArray, IntArray
-from trafficdp.binning.cells import area_km2, cells_of, cells_over, parents_of, polygons_of, resolutions_of
+from trafficdp.binning.cells import area_km2, cells_of, cells_over, parents_of, polygons_of
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model import grid as model_grid
 from trafficdp.model.context import Zones
@@ -237,10 +238,7 @@ def _start_of_hour(start: int, offset: int, zone: ZoneInfo) -> int:
 
 def _first_second(before: int, after: int, holds: Callable[[int], bool]) -> int:
     """Smallest second in (before, after] from which ``holds``; bisection over one change."""
-    while after - before > 1:
-        middle = (before + after) // 2
-        before, after = (before, middle) if holds(middle) else (middle, after)
-    return after
+    return before + 1 + bisect_left(range(before + 1, after), True, key=holds)
 
 
 def slot_facts(
@@ -346,7 +344,7 @@ def meets_selection(
         kept &= np.any([place.area.contains(latitude, longitude) for place in clause], axis=0)
     if selection.cells is not None:
         cells = np.array(selection.cells, dtype=np.uint64)
-        resolution = int(resolutions_of(cells[:1])[0])
+        resolution = int(model_grid.resolution_of(cells[:1])[0])
         inside = np.flatnonzero(kept)
         kept[inside] = np.isin(cells_of(latitude[inside], longitude[inside], resolution), cells)
     return kept
@@ -398,7 +396,10 @@ def _bins(grid: model_grid.Grid) -> tuple[npt.NDArray[np.uint64], IntArray]:
         )
     cells = _declared_zones(area, grid.zones)[0] if grid.zones else cells_over(area, grid.hexagon_resolution)
     wanted = grid.selection.cells
-    if wanted is not None and int(resolutions_of(np.array(wanted[:1], np.uint64))[0]) == grid.resolution:
+    if (
+        wanted is not None
+        and int(model_grid.resolution_of(np.array(wanted[:1], np.uint64))[0]) == grid.resolution
+    ):
         cells = np.intersect1d(cells, np.array(wanted, dtype=np.uint64))
     if not len(cells) or not len(slots):
         raise UsageError(

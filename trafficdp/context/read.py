@@ -17,7 +17,7 @@ import numpy.typing as npt
 import shapely
 from shapely.geometry.base import BaseGeometry
 
-from trafficdp._durable import unpacking
+from trafficdp._durable import sha256_of, unpacking
 from trafficdp.arrays import FloatArray
 from trafficdp.binning.cells import polygons_of
 from trafficdp.errors import ConfigError
@@ -173,8 +173,7 @@ def read_context(files: Sequence[ContextFile], area: StudyArea) -> tuple[Context
         if is_gtfs(path):
             shapes, names, digest = read_gtfs(path, file.kind)
         else:
-            with path.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = sha256_of(path)
             with _reading(path):
                 tables = [
                     _read_table(path, file.name, area, table, where)
@@ -321,12 +320,10 @@ def read_zones(path: Path, name: str | None) -> Zones:
     given = [str(each) or f"zone {number}" for number, each in enumerate(names, start=1)]
     _require_polygons(shapes, given, path.name)
     _require_apart(shapes, given, path.name)
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     different = distinct_names([np.array(given, dtype=object)])
     # GeoJSON wants outer outlines counter-clockwise; layers of several parts have many of one
     plain = np.where(shapely.get_num_geometries(shapes) == 1, shapely.get_geometry(shapes, 0), shapes)
-    return Zones(path.name, digest, tuple(different), tuple(shapely.orient_polygons(plain)))
+    return Zones(path.name, sha256_of(path), tuple(different), tuple(shapely.orient_polygons(plain)))
 
 
 def _require_polygons(shapes: Shapes, names: list[str], file: str) -> None:

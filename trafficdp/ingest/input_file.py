@@ -315,13 +315,6 @@ class InputFile:
             raise DataError(f"{self.name} is empty", got="0 bytes after unpacking")
         return parts.getvalue()
 
-    def text(self) -> str:
-        """Return the content as text, without a byte-order mark; raise DataError unless it is UTF-8."""
-        try:
-            return self.content().decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise self.encoding_error() from None
-
     def tell_progress(self, position: int | None = None) -> None:
         """Report that reading got to ``position`` (in bytes); None: to that of the open file."""
         if self._progress is None:

@@ -9,7 +9,6 @@ which it leaves, times beyond 24:00 to the same hours of the day that began.
 from __future__ import annotations
 
 import csv
-import hashlib
 import shutil
 import tempfile
 import zipfile
@@ -24,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp._durable import unpacking
+from trafficdp._durable import sha256_of, unpacking
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import hours_of_week, slots_of
@@ -142,11 +141,9 @@ def read_timetable(path: Path, grid: Grid) -> Timetable:
                 "GROUP BY ALL ORDER BY ALL"
             ).fetchnumpy()
             database.unregister("points")
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Timetable(
         path.name,
-        digest,
+        sha256_of(path),
         np.asarray(traffic["place"], dtype=np.uint64),
         np.asarray(traffic["hour"], dtype=np.int64),
         np.asarray(traffic["metres"], dtype=np.float64),

@@ -6,7 +6,6 @@ area is as fast as its column says, or as its class of road usually is (``CLASSE
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
+from trafficdp._durable import sha256_of
 from trafficdp.arrays import FloatArray
 from trafficdp.binning.cells import cells_from_text, polygons_of, shapes_of
 from trafficdp.binning.places import declared_bins
@@ -69,8 +69,7 @@ def read_typical_speeds(
     place, found = _of_places(shapely.make_valid(shapes[kept]), speed[kept], grid, path)
     if not len(place):
         raise ConfigError(f"nothing of {path.name} lies in the study area", todo="name another file")
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest(), place, found
+    return sha256_of(path), place, found
 
 
 def _read(path: Path, column: str, grid: Grid) -> tuple[Shapes, Shapes]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
-from trafficdp.binning.cells import area_km2, cells_of, resolutions_of
+from trafficdp.binning.cells import area_km2, cells_of
 from trafficdp.errors import integer_between
 from trafficdp.measurement.sets import Measure
 from trafficdp.mechanisms.pooling import add_remove_map
@@ -20,7 +20,7 @@ from trafficdp.mechanisms.pooling.calibrated import CalibratedCityWide
 from trafficdp.mechanisms.pooling.posterior import LEVELS, Posterior
 from trafficdp.mechanisms.protocol import CalibratedMechanism, FromKnownSpeeds, Mechanism
 from trafficdp.mechanisms.publish import rounding_bias
-from trafficdp.model import ContributionBound, Counts, Statistic, number_pairs
+from trafficdp.model import ContributionBound, Counts, Statistic, number_pairs, resolution_of
 from trafficdp.noise.source import SimulatedNoise
 from trafficdp.privacy.disclosure import SkillStated
 from trafficdp.privacy.estimate import BinStatus
@@ -334,7 +334,7 @@ class ReferenceCityShape:
         large.
         """
         if zone_km2 is None:
-            resolution, one = int(resolutions_of(cell[:1])[0]), 0.0
+            resolution, one = int(resolution_of(cell[:1])[0]), 0.0
         else:
             sizes = np.log([area_km2(each) for each in range(16)])
             resolution, one = int(np.argmin(np.abs(sizes - np.log(zone_km2)))), zone_km2

@@ -10,9 +10,19 @@ import numpy as np
 from sqlglot import exp
 
 from trafficdp.arrays import BoolArray, IntArray
-from trafficdp.binning.cells import cells_from_text, resolutions_of
+from trafficdp.binning.cells import cells_from_text
 from trafficdp.errors import TrafficdpError
-from trafficdp.model import DAYS, HOURS_A_WEEK, Grid, Period, Place, Selection, StudyArea, hours_by_day
+from trafficdp.model import (
+    DAYS,
+    HOURS_A_WEEK,
+    Grid,
+    Period,
+    Place,
+    Selection,
+    StudyArea,
+    hours_by_day,
+    resolution_of,
+)
 from trafficdp.query import dialect
 from trafficdp.store.store_files import quoted
 
@@ -74,7 +84,7 @@ class Filter:
             parts.append(box or _one_of("area", [quoted(place.name) for place in clause]))
         cells = self.selection.cells
         if cells is not None:
-            own = int(resolutions_of(np.array(cells[:1], dtype=np.uint64))[0])
+            own = int(resolution_of(np.array(cells[:1], dtype=np.uint64))[0])
             name = "cell" if own == resolution else f"h3({own})"
             parts.append(_one_of(name, [f"'{cell:x}'" for cell in cells]))
         return parts
@@ -437,7 +447,7 @@ def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
     if places:
         found.places.append(tuple(places))
     else:
-        if len(set(resolutions_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
+        if len(set(resolution_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
             raise dialect.RefusedError(_ONE_LIST, "places of one resolution", node)
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
 
@@ -470,7 +480,7 @@ def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
         cells = cells_from_text(texts)
     except TrafficdpError:
         raise dialect.RefusedError("this is no hexagon of H3", works, node) from None
-    found = sorted(set(resolutions_of(cells).tolist()))
+    found = sorted(set(resolution_of(cells).tolist()))
     if found != [resolution]:
         got = "resolution " + ", ".join(map(str, found))
         raise dialect.RefusedError("the hexagons are of another resolution", f"h3({found[0]}) IN (...)", got)
@@ -478,7 +488,7 @@ def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
 
 
 def _both(one: frozenset[int], other: frozenset[int], node: exp.Expr) -> frozenset[int]:
-    resolutions = resolutions_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
+    resolutions = resolution_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
     if resolutions is not None and resolutions[0] != resolutions[1]:
         raise dialect.RefusedError(_ONE_LIST, "hexagons of one resolution", node)
     return one & other

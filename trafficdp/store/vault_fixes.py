@@ -276,14 +276,13 @@ class Incoming:
         self._next_id += 1
 
 
-def ingested_files(vault: Vault, up_to_ingest: int | None = None) -> list[FileEntry]:
-    """Return the files that were read and not undone, in order, up to number ``up_to_ingest`` (None: all)."""
+def ingested_files(vault: Vault) -> list[FileEntry]:
+    """Return the files that were read and not undone, in order."""
     rows = run(
         vault.connection,
         # instants travel as numbers: DuckDB hands TIMESTAMPTZ to Python only where pytz is installed
         "SELECT ingest_id, file_name, source, report, epoch_us(ingested_at) FROM ingests "
-        "WHERE ingest_id <= coalesce(?, ingest_id) AND undone_at IS NULL ORDER BY ingest_id",
-        [up_to_ingest],
+        "WHERE undone_at IS NULL ORDER BY ingest_id",
     )
     return [
         FileEntry(ingest_id, name, source, report, EPOCH + timedelta(microseconds=at))

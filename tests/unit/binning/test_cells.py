@@ -24,9 +24,9 @@ from trafficdp.binning.cells import (
     parents_of,
     polygons_of,
     reference_cells_of,
-    resolutions_of,
 )
 from trafficdp.errors import DataError, UsageError
+from trafficdp.model import resolution_of
 
 RESOLUTIONS = range(16)
 
@@ -235,7 +235,7 @@ def test_a_number_that_is_no_cell_is_refused() -> None:
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_parents_are_h3_pys(resolution: int) -> None:
     cells = cells_of_interest(resolution)
-    assert (resolutions_of(cells) == resolution).all()
+    assert (resolution_of(cells) == resolution).all()
     for coarser in range(resolution + 1):
         expected = [h3.cell_to_parent(cell, coarser) for cell in cells.tolist()]
         np.testing.assert_array_equal(parents_of(cells, coarser), np.array(expected, dtype=np.uint64))

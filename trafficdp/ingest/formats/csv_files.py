@@ -278,7 +278,9 @@ def read_columns(
             text, odd = matching_lines(text, well_formed)
             no_rows += odd
         if not dialect.header:
-            text = _first_fields(text, len(found), delimiter, field)
+            # a line with fewer fields stays as it is: how many there are, no line may tell of another
+            first = field + (delimiter + field) * (len(found) - 1)
+            text = re.sub(rf"(?m)^({first}){delimiter}[^\n]*$".encode(), rb"\1", text)
         table, odd = _parsed(text, found, wanted, dialect)
         rows, malformed = rows + table.num_rows, malformed + no_rows + odd
         yield {name: table.column(name).combine_chunks() for name in wanted}, no_rows + odd
@@ -294,15 +296,6 @@ def read_columns(
             if malformed
             else None,
         )
-
-
-def _first_fields(text: bytes, count: int, delimiter: str, field: str) -> bytes:
-    """Return the first ``count`` fields of every well-formed line; one that has fewer stays as it is.
-
-    How many fields there are, no line may tell of another.
-    """
-    first = field + (delimiter + field) * (count - 1)
-    return re.sub(rf"(?m)^({first}){delimiter}[^\n]*$".encode(), rb"\1", text)
 
 
 def _parsed(text: bytes, found: list[str], wanted: list[str], dialect: Dialect) -> tuple[pa.Table, int]:
@@ -521,7 +514,9 @@ def read_tides(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
 def package_files(file: InputFile) -> list[InputFile]:
     """Return the vehicle_locations files that the Frictionless package ``file`` names, in its order."""
     try:
-        package = json.loads(file.text())
+        package = json.loads(file.content().decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise file.encoding_error() from None
     except (ValueError, RecursionError):
         raise DataError(f"{file.name} is not JSON", expected="a Frictionless data package") from None
     resources = package.get("resources") if isinstance(package, dict) else None

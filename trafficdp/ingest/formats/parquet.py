@@ -170,8 +170,10 @@ def read(file: InputFile, source: SourceDeclaration) -> Iterator[ingest_times.Re
         check_columns(file, wanted, schema.names)
         for name, column in columns.items():
             kind = schema.field(column).type
-            if name != "geometry" or not _is_native_point(kind):
-                _refuse_nested(file, name, kind)
+            # entries of these may be of any size: they are refused before one is unpacked
+            nested = pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind)
+            if nested and not (name == "geometry" and _is_native_point(kind)):
+                raise _wrong_type(file, name, kind, "text, numbers, times or points as WKB")
         if total == 0 and file.refuse_by_rows:
             raise DataError(f"{file.name} has no rows")
         _refuse_large_pages(file, footer.schema, wanted)
@@ -219,12 +221,6 @@ def _readable(column: pa.Array) -> pa.Array:
         fits = pc.match_substring_regex(raw, UTF8)
         column = pc.cast(pc.if_else(fits, raw, pa.scalar(None, raw.type)), kind)
     return column
-
-
-def _refuse_nested(file: InputFile, name: str, kind: pa.DataType) -> None:
-    """Raise DataError for a column whose entries may be of any size, before one is unpacked."""
-    if pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind):
-        raise _wrong_type(file, name, kind, "text, numbers, times or points as WKB")
 
 
 def _refuse_large_pages(file: InputFile, schema: pyarrow.parquet.ParquetSchema, columns: list[str]) -> None:

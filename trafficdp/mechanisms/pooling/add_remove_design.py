@@ -40,13 +40,13 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.arrays import BoolArray, FloatArray, IntArray
-from trafficdp.binning.cells import parents_of, resolutions_of
+from trafficdp.binning.cells import parents_of
 from trafficdp.errors import UsageError
 from trafficdp.measurement.laws import GRAINS
 from trafficdp.measurement.sets import AddRemoveBall, Step
 from trafficdp.mechanisms.pooling.design import NORM, NoisySums, noise_for
 from trafficdp.mechanisms.pooling.posterior import VariancePosterior, variance_posterior
-from trafficdp.model import ContributionBound, NeighbouringRelation
+from trafficdp.model import ContributionBound, NeighbouringRelation, resolution_of
 from trafficdp.privacy.conversion import LEAST_SD
 from trafficdp.privacy.loss import PICO, LossKind
 
@@ -139,7 +139,7 @@ class AddRemoveDesign(NoisySums):
         Places of one parent are taken to have similar speeds. Zones and hexagons of resolution 0 have no
         parent, and each gets a number of its own.
         """
-        finest = int(resolutions_of(self.places).min())
+        finest = int(resolution_of(self.places).min())
         above = parents_of(self.places, finest - 1) if finest else self.places
         _, parent = np.unique(above, return_inverse=True)
         slots = max(1, len(self.separate_slots))
