@@ -66,7 +66,7 @@ class Vault:
                 str(name): str(value)
                 for name, value in store_files.run(connection, "SELECT key, value FROM meta")
             }
-            """What the store says of itself."""
+            """What the store says of itself; an undone transaction takes back what it wrote."""
         except duckdb.CatalogException:
             self.facts = {}
         version = self.facts.get("schema_version")
@@ -173,11 +173,6 @@ class Vault:
         """Make the tables of the script ``name`` unless they exist (inside the caller's transaction)."""
         store_files.run(self.connection, store_files.script(f"tables/{name}"))
         self._tables = None
-
-    def set_fact(self, key: str, value: str) -> None:
-        """Write ``value`` as the store's fact ``key``, replacing it (inside the caller's transaction)."""
-        self.facts[key] = value
-        store_files.run(self.connection, "INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
 
     def check_key(self, fingerprint: str) -> None:
         """Raise StoreKeyError unless ``fingerprint`` is that of the key that the store was made with."""

@@ -96,7 +96,8 @@ def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
     """
     pinned = vault.facts.get("area_hash") if number_of_files(vault) else None
     if pinned is None and not dry_run:
-        vault.set_fact("area_hash", area)
+        vault.facts["area_hash"] = area
+        run(vault.connection, "INSERT OR REPLACE INTO meta VALUES ('area_hash', ?)", [area])
     if pinned is not None and pinned != area:
         raise DataError(
             "the study area is not the one this store was filled under",

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from types import SimpleNamespace
 
+import duckdb
 import numpy as np
 import pytest
 import shapely
@@ -80,7 +81,8 @@ def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
 
 def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):
     facts = {}
-    vault = SimpleNamespace(facts=facts, set_fact=facts.__setitem__)
+    vault = SimpleNamespace(facts=facts, connection=duckdb.connect())
+    vault.connection.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
     files = [1]
     monkeypatch.setattr(vault_fixes, "data_version", lambda _: None)
     monkeypatch.setattr(vault_fixes, "number_of_files", lambda _: files[-1])
@@ -100,6 +102,7 @@ def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch)
     # the files of another area were all undone
     vault_fixes.pin_area(vault, "a", dry_run=False)
     assert facts == {"area_hash": "a"}
+    assert vault.connection.execute("FROM meta").fetchall() == [*facts.items()]
 
 
 def test_a_release_is_made_at_a_whole_second(monkeypatch):

@@ -93,7 +93,7 @@ def test_only_the_owner_reads_the_vault_and_what_duckdb_writes_beside_it(filled)
     seen = {}
     with Vault.open(filled.store) as vault:
         with vault.transaction("trying"):
-            vault.set_fact("colour", "green")
+            vault.connection.execute("INSERT INTO meta VALUES ('colour', 'green')")
         for path in filled.store.iterdir():
             if path.name.startswith("vault"):
                 seen[path.name] = stat.S_IMODE(path.stat().st_mode)
@@ -287,7 +287,8 @@ def test_a_failed_transaction_leaves_nothing(filled):
 
     def fail(vault):
         with vault.transaction("trying"):
-            vault.set_fact("colour", "green")
+            vault.facts["colour"] = "green"
+            vault.connection.execute("INSERT INTO meta VALUES ('colour', 'green')")
             raise DataError("on purpose")
 
     with Vault.open(filled.store) as vault:
