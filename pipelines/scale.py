@@ -34,7 +34,6 @@ import duckdb
 import pyarrow as pa
 
 import trafficdp
-from trafficdp.store.store_files import run
 from trafficdp.store.vault import Vault
 from trafficdp.store.vault_fixes import load_contributions
 
@@ -175,7 +174,7 @@ def sums_of(config: Path, store: Path) -> pa.Table:
     city = trafficdp.open(config, store=store).config
     with Vault.open(store) as vault:
         kept = load_contributions(vault, city.grid, city.map.bound, 1 << 31)
-        pseudonyms = dict(run(vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
+        pseudonyms = dict(vault.run("SELECT vehicle_id, hmac FROM vehicles"))
     if kept is None:
         raise SystemExit(f"{store} keeps no sums")
     found, counts = kept.contributions, kept.contributions.counts

@@ -33,7 +33,7 @@ from trafficdp._durable import new_token
 from trafficdp.privacy.ledger import append
 from trafficdp.release.curator import Curator
 from trafficdp.store import vault_ledger, vault_releases
-from trafficdp.store.store_files import RELEASED_NAME, Head, attached, registered, run
+from trafficdp.store.store_files import RELEASED_NAME, Head, attached, registered
 from trafficdp.store.vault import Vault
 
 VEHICLES, RESOLUTION, SEED = 300, 6, 1
@@ -201,13 +201,12 @@ def fill_up(store: Path, key: Path, many: int) -> None:
         with registered(connection, "copies", pa.table({"name": names, "charge": charges})):
             for table in ("releases", "cells"):
                 entry = ", charge AS ledger_sequence" if table == "releases" else ""
-                run(
-                    connection,
+                connection.execute(
                     f"INSERT INTO {table} BY NAME SELECT {table}.* REPLACE (name AS release_id{entry}) "
                     f"FROM {table}, copies WHERE release_id = ?",
                     [last.release_id],
                 )
-        run(connection, "CHECKPOINT released")
+        connection.execute("CHECKPOINT released")
 
 
 def _copy_in_vault(vault: Vault, last: vault_releases.StoredRelease, names: Sequence[str]) -> list[int]:
@@ -240,29 +239,25 @@ def _copy_in_vault(vault: Vault, last: vault_releases.StoredRelease, names: Sequ
     frozen_pieces = pa.table(dict(zip(("name", "number", "piece"), zip(*pieces, strict=True), strict=True)))
     with vault.transaction("copying a release"), registered(vault.connection, "copies", copies):
         with registered(vault.connection, "added", added):
-            run(vault.connection, "INSERT INTO ledger FROM added")
-        run(vault.connection, "INSERT INTO releases SELECT name, charge, true, true, false FROM copies")
-        run(
-            vault.connection,
+            vault.run("INSERT INTO ledger FROM added")
+        vault.run("INSERT INTO releases SELECT name, charge, true, true, false FROM copies")
+        vault.run(
             "INSERT INTO vehicle_charges SELECT charge, vehicle_id, loss_pico FROM vehicle_charges, copies "
             "WHERE sequence = ? ORDER BY charge, vehicle_id",
             [last.sequence],
         )
-        run(
-            vault.connection,
+        vault.run(
             "INSERT INTO release_pieces SELECT name, part, number, piece FROM release_pieces, copies "
             "WHERE release_id = ? AND part <> 'allocation' ORDER BY name, part, number",
             [last.release_id],
         )
-        run(
-            vault.connection,
+        vault.run(
             "INSERT INTO release_index SELECT release_index.* REPLACE (name AS release_id) "
             "FROM release_index, copies WHERE release_id = ?",
             [last.release_id],
         )
         with registered(vault.connection, "frozen", frozen_pieces):
-            run(
-                vault.connection,
+            vault.run(
                 "INSERT INTO release_pieces SELECT name, 'allocation', number, piece FROM frozen",
             )
     return charges

@@ -77,7 +77,7 @@ def contributions_of():
     """``contributions_of(workspace)``: rows (pseudonym, cell, slot, fixes, total, squares), sorted."""
     from trafficdp.release.curator import Curator
     from trafficdp.store import vault_fixes
-    from trafficdp.store.store_files import Head, run
+    from trafficdp.store.store_files import Head
     from trafficdp.store.vault import Vault
 
     def rows(city):
@@ -85,7 +85,7 @@ def contributions_of():
             curator = Curator(city.store, vault, Head(city.key_file, vault.store_id))
             version = vault_fixes.data_version(vault)
             found = curator.contributions(city.config.grid, city.config.map.bound, version)
-            hmac = dict(run(vault.connection, "SELECT vehicle_id, hmac FROM vehicles"))
+            hmac = dict(vault.run("SELECT vehicle_id, hmac FROM vehicles"))
         own = found.counts
         columns = {
             "hmac": [hmac[number] for number in found.vehicle[own.user_index].tolist()],

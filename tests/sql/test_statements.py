@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from trafficdp.sensitive import Fixes, fixes_schema
-from trafficdp.store.store_files import registered, run, script
+from trafficdp.store.store_files import registered, script
 from trafficdp.store.vault import SCHEMA_VERSION, Vault
 from trafficdp.store.vault_fixes import FileDetails, Incoming
 
@@ -51,13 +51,13 @@ def ingest(vault, number, *rows):
 
 def numbered(vault):
     """Return (vehicle_id, first byte of the pseudonym)."""
-    rows = run(vault, "SELECT vehicle_id, hmac FROM vehicles ORDER BY 1")
+    rows = vault.execute("SELECT vehicle_id, hmac FROM vehicles ORDER BY 1").fetchall()
     return [(number, pseudonym[0]) for number, pseudonym in rows]
 
 
 def test_new_vehicles_are_numbered_in_the_order_of_their_pseudonyms(vault):
     ingest(vault, 1, fix(9, 1), fix(3, 2), fix(9, 3))
-    assert run(vault, "SELECT vehicle_id, hmac FROM vehicles ORDER BY 1") == [
+    assert vault.execute("SELECT vehicle_id, hmac FROM vehicles ORDER BY 1").fetchall() == [
         (1, b"\3" * 32),
         (2, b"\t" * 32),
     ]
@@ -66,7 +66,9 @@ def test_new_vehicles_are_numbered_in_the_order_of_their_pseudonyms(vault):
 def test_known_vehicles_keep_their_number_and_new_ones_follow(vault):
     ingest(vault, 1, fix(9, 1))
     ingest(vault, 2, fix(1, 2), fix(9, 2), fix(5, 2))
-    assert [hmac[0] for _, hmac in run(vault, "SELECT vehicle_id, hmac FROM vehicles ORDER BY 1")] == [
+    assert [
+        hmac[0] for _, hmac in vault.execute("SELECT vehicle_id, hmac FROM vehicles ORDER BY 1").fetchall()
+    ] == [
         9,
         1,
         5,
@@ -76,23 +78,27 @@ def test_known_vehicles_keep_their_number_and_new_ones_follow(vault):
 def test_a_fix_of_a_known_vehicle_and_instant_is_left_out_and_the_earlier_one_stays(vault):
     assert ingest(vault, 1, fix(1, 10, speed=100), fix(1, 20, speed=200)) == 2
     assert ingest(vault, 2, fix(1, 20, speed=999), fix(1, 30, speed=300), fix(2, 20, speed=400)) == 2
-    rows = run(vault, "SELECT vehicle_id, time_us, speed_centi, ingest_id FROM fixes ORDER BY ALL")
+    rows = vault.execute(
+        "SELECT vehicle_id, time_us, speed_centi, ingest_id FROM fixes ORDER BY ALL"
+    ).fetchall()
     assert rows == [(1, 10, 100, 1), (1, 20, 200, 1), (1, 30, 300, 2), (2, 20, 400, 2)]
 
 
 def test_every_column_of_a_fix_arrives_as_it_was(vault):
     ingest(vault, 4, (b"\7" * 32, 123456789, -33.5, 151.25, -7, "mph", True))
-    assert run(vault, "SELECT * FROM fixes") == [(1, 123456789, -33.5, 151.25, -7, "mph", True, 1)]
+    assert vault.execute("SELECT * FROM fixes").fetchall() == [
+        (1, 123456789, -33.5, 151.25, -7, "mph", True, 1)
+    ]
 
 
 def test_a_statement_that_fails_says_its_own_error_and_not_that_of_letting_go(vault):
     def fail():
         with registered(vault, "incoming_vehicles", incoming(fix(1, 1))):
-            run(vault, script("statements/number_vehicles"))
-            run(vault, "INSERT INTO vehicles SELECT * FROM vehicles")
+            vault.execute(script("statements/number_vehicles")).fetchall()
+            vault.execute("INSERT INTO vehicles SELECT * FROM vehicles").fetchall()
 
     vault.begin()
     with pytest.raises(duckdb.ConstraintException):
         fail()
     vault.rollback()
-    assert run(vault, "SELECT count(*) FROM vehicles") == [(0,)]
+    assert vault.execute("SELECT count(*) FROM vehicles").fetchall() == [(0,)]

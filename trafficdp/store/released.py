@@ -64,15 +64,15 @@ def build_released(
             made = f"STORAGE_VERSION '{STORAGE_VERSION}'"
             with store_files.attached(path, "released", made, threads="1") as connection:
                 connection.begin()
-                store_files.run(connection, store_files.script("tables/released"))
+                connection.execute(store_files.script("tables/released"))
                 for text in (
                     *(_in(unit, "tables/speeds") for unit in units),
                     store_files.script("views/released"),
                 ):
-                    store_files.run(connection, text)
+                    connection.execute(text)
                 connection.commit()
                 # all of it into the one file, not into a log beside it
-                store_files.run(connection, "CHECKPOINT released")
+                connection.execute("CHECKPOINT released")
             _empty[units] = path.read_bytes()
         with store_files.attached(path, "released", "READ_WRITE", threads="1") as connection:
             connection.begin()
@@ -95,8 +95,9 @@ def append_publications(folder: Path, publications: Sequence[Publication]) -> bo
     stream = publications[0].release
 
     def add(connection: duckdb.DuckDBPyConnection) -> None:
-        newest = "SELECT coalesce(max(number), 0) FROM publications WHERE release_id = ?"
-        if publications[0].number != store_files.number(connection, newest, [stream.id]) + 1:
+        held = "SELECT coalesce(max(number), 0) FROM publications WHERE release_id = ?"
+        ((newest,),) = connection.execute(held, [stream.id]).fetchall()
+        if publications[0].number != newest + 1:
             raise _NotToBeExtended
         for publication in publications:
             _insert_publication(connection, publication)
@@ -117,12 +118,11 @@ def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -
     tables = _tables(release)
 
     def add(connection: duckdb.DuckDBPyConnection) -> None:
-        held = store_files.query(
-            connection,
+        held = (
             "SELECT release_id, status = 'withdrawn' FROM releases "
-            "WHERE release_id NOT IN (SELECT release_id FROM publications)",
+            "WHERE release_id NOT IN (SELECT release_id FROM publications)"
         )
-        if dict(zip(*(column.to_pylist() for column in held.columns), strict=True)) != before:
+        if dict(connection.execute(held).fetchall()) != before:
             raise _NotToBeExtended
         _insert(connection, release, tables)
 
@@ -170,10 +170,8 @@ def _extended(
         with _swapped(folder) as path:
             shutil.copyfile(folder / store_files.RELEASED_NAME, path)
             with store_files.attached(path, "released", "READ_WRITE", threads="1") as connection:
-                columns = store_files.run(
-                    connection, "SELECT table_name || '.' || column_name FROM duckdb_columns()"
-                )
-                there = {str(name) for (name,) in columns}
+                columns = "SELECT table_name || '.' || column_name FROM duckdb_columns()"
+                there = {str(name) for (name,) in connection.execute(columns).fetchall()}
                 if not {"cells.publication", *needed} <= there:
                     raise _NotToBeExtended
                 connection.begin()
@@ -194,11 +192,11 @@ def _finish(
     """
     connection.commit()
     # all of it into the one file: a log beside it would not be swapped in
-    store_files.run(connection, "CHECKPOINT released")
+    connection.execute("CHECKPOINT released")
     problems = [
         problem
         for audit in (store_files.script("audits/released"), *(_in(unit, "audits/speeds") for unit in units))
-        for problem in store_files.run(connection, audit, {"release_id": release_id})
+        for problem in connection.execute(audit, {"release_id": release_id}).fetchall()
     ]
     if problems:
         raise StoreDamagedError(
@@ -218,16 +216,10 @@ def _insert_publication(connection: duckdb.DuckDBPyConnection, publication: Publ
     """
     release = publication.release
     if publication.number > 1:
-        store_files.run(
-            connection,
-            "UPDATE releases SET disclosure = ? WHERE release_id = ?",
-            [canonical(as_json(release.disclosure)), release.id],
-        )
-    store_files.run(
-        connection,
-        "INSERT INTO publications VALUES (?, ?, ?, ?)",
-        [release.id, publication.number, publication.as_of, publication.sequence],
-    )
+        renewed = [canonical(as_json(release.disclosure)), release.id]
+        connection.execute("UPDATE releases SET disclosure = ? WHERE release_id = ?", renewed)
+    row = [release.id, publication.number, publication.as_of, publication.sequence]
+    connection.execute("INSERT INTO publications VALUES (?, ?, ?, ?)", row)
     _insert(connection, release, _tables(release), publication=publication.number)
 
 
@@ -240,17 +232,14 @@ def _insert(
 ) -> None:
     """Write the row of a release, which the first of its publications does for all, and its ``tables``."""
     if publication is None or publication == 1:
-        store_files.run(
-            connection,
-            "INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            _release_row(release, withdrawn),
-        )
+        row = _release_row(release, withdrawn)
+        connection.execute(f"INSERT INTO releases VALUES ({', '.join('?' * len(row))})", row)  # noqa: S608
     for table, rows in tables.items():
         if table == "cells":
             rows = rows.append_column("publication", pa.array([publication] * len(rows), pa.int64()))
         if len(rows):
             with store_files.registered(connection, "incoming", rows):
-                store_files.run(connection, _INSERTS[table])
+                connection.execute(_INSERTS[table])
 
 
 def _release_row(release: Release, withdrawn: bool) -> list[object]:
@@ -341,7 +330,7 @@ def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
             if not _is_listed(connection, release):
                 return release.id
             for table, asked in stored.items():
-                rows = store_files.query(connection, asked, [release.id])
+                rows = connection.sql(asked, params=[release.id]).to_arrow_table()
                 if not (_holds(rows, expected[table]) if table in expected else not len(rows)):
                     return release.id
     return None
@@ -363,21 +352,19 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
     newest = publications[-1]
     name = newest.release.id
     with _opened(folder) as connection:
-        listed = store_files.run(
-            connection,
+        listed = connection.execute(
             "SELECT number, epoch_us(as_of), ledger_sequence FROM publications "
             "WHERE release_id = ? ORDER BY number",
             [name],
-        )
+        ).fetchall()
         expected = [
             (each.number, store_files.microseconds(each.as_of), each.sequence) for each in publications
         ]
-        numbers = store_files.run(
-            connection, "SELECT DISTINCT publication FROM cells WHERE release_id = ?", [name]
-        )
+        numbers = "SELECT DISTINCT publication FROM cells WHERE release_id = ?"
         return (
             listed == expected
-            and {number for (number,) in numbers} <= {each.number for each in publications}
+            and {number for (number,) in connection.execute(numbers, [name]).fetchall()}
+            <= {each.number for each in publications}
             and _is_listed(connection, newest.release)
             and all(_publication_matches(connection, each) for each in publications)
         )
@@ -385,22 +372,16 @@ def publications_match(folder: Path, publications: Sequence[Publication]) -> boo
 
 def _is_listed(connection: duckdb.DuckDBPyConnection, release: Release) -> bool:
     """Whether the row in releases says what it must of a ``release`` that is not withdrawn."""
-    about = store_files.run(
-        connection,
-        "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?",
-        [release.id],
-    )
+    asked = "SELECT * REPLACE (epoch_us(created_at) AS created_at) FROM releases WHERE release_id = ?"
     row = _release_row(release, withdrawn=False)
     row[1] = store_files.microseconds(release.created_at)
-    return [list(found) for found in about] == [row]
+    return [list(found) for found in connection.execute(asked, [release.id]).fetchall()] == [row]
 
 
 def _publication_matches(connection: duckdb.DuckDBPyConnection, publication: Publication) -> bool:
-    stored = store_files.query(
-        connection,
-        "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot",
-        [publication.release.id, publication.number],
-    )
+    asked = "SELECT * FROM cells WHERE release_id = ? AND publication = ? ORDER BY cell, slot"
+    of = [publication.release.id, publication.number]
+    stored = connection.sql(asked, params=of).to_arrow_table()
     return _holds(stored, _tables(publication.release)["cells"], publication.number)
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -403,7 +403,7 @@ def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnec
     connection = _idle.pop(kind, None) or connect(temp_directory="", **options)
     try:
         if spill:
-            run(connection, f"SET temp_directory = {quoted(spill)}")
+            connection.execute(f"SET temp_directory = {quoted(spill)}")
         yield connection
     except BaseException:
         with _durable.owner_only():
@@ -411,7 +411,7 @@ def in_memory(spill: str = "", **options: str) -> Iterator[duckdb.DuckDBPyConnec
         raise
     try:
         if spill:
-            run(connection, "SET temp_directory = ''")
+            connection.execute("SET temp_directory = ''")
     except duckdb.Error:
         # a folder once spilled to stays this one's
         with _durable.owner_only():
@@ -432,7 +432,7 @@ def attached(
     _durable.require_regular(path)
     refusal = None
     with in_memory(spill, **options) as connection:
-        run(connection, f"ATTACH {quoted(str(path.absolute()))} AS {name} ({mode}); USE {name}")
+        connection.execute(f"ATTACH {quoted(str(path.absolute()))} AS {name} ({mode}); USE {name}")
         try:
             yield connection
         except errors.TrafficdpError as error:
@@ -444,7 +444,7 @@ def attached(
                 connection.rollback()
         with _durable.owner_only():
             try:
-                run(connection, f"USE memory; DETACH {name}")
+                connection.execute(f"USE memory; DETACH {name}")
             except duckdb.Error:
                 # what was committed is in the log, if not in the file yet
                 connection.close()
@@ -485,16 +485,6 @@ def microseconds(at: datetime) -> int:
     return (at - EPOCH) // timedelta(microseconds=1)
 
 
-Parameters = Sequence[object] | Mapping[str, object]
-
-
-def run(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()
-) -> list[tuple[Any, ...]]:
-    """Execute SQL (one statement or several) and return all rows of the last."""
-    return connection.execute(sql, parameters).fetchall()
-
-
 @contextmanager
 def registered(
     connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table | pa.RecordBatchReader
@@ -511,14 +501,3 @@ def registered(
             connection.unregister(name)
         raise
     connection.unregister(name)
-
-
-def number(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> int:
-    """Return the one whole number that the SQL query ``sql`` returns."""
-    ((value,),) = run(connection, sql, parameters)
-    return int(value)
-
-
-def query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters = ()) -> pa.Table:
-    """Return the rows of the SQL query ``sql`` as an Arrow table."""
-    return connection.sql(sql, params=parameters).to_arrow_table()

@@ -6,9 +6,10 @@ import ctypes
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -16,6 +17,9 @@ from trafficdp import errors
 from trafficdp._durable import owner_only, require_regular, sync_folder
 from trafficdp.privacy.ledger import LedgerRow
 from trafficdp.store import store_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # `vault.duckdb`: opening, making and checking it. What it holds: sql/tables/vault.sql.
 
@@ -42,6 +46,9 @@ _LATER_TABLES = {"streams": "stream", "release_index": "release_index", "spendin
 """Tables that a vault may have or not, and the scripts that make them and those beside them."""
 
 
+Parameters = Sequence[object] | Mapping[str, object]
+
+
 class Vault:
     """An open vault. Use it under ``store_lock`` and as a context manager.
 
@@ -62,10 +69,7 @@ class Vault:
         """The tables that are there, once one was looked for."""
         try:
             # nobody else writes while it is open
-            self.facts = {
-                str(name): str(value)
-                for name, value in store_files.run(connection, "SELECT key, value FROM meta")
-            }
+            self.facts = {str(name): str(value) for name, value in self.run("SELECT key, value FROM meta")}
             """What the store says of itself; an undone transaction takes back what it wrote."""
         except duckdb.CatalogException:
             self.facts = {}
@@ -105,16 +109,16 @@ class Vault:
             using = store_files.attached(half_made, "vault", "READ_WRITE", memory_limit=MEMORY_LIMIT)
             with owner_only(), using as connection:
                 connection.begin()
-                store_files.run(connection, store_files.script("tables/vault"))
+                connection.execute(store_files.script("tables/vault"))
                 facts = {
                     "schema_version": SCHEMA_VERSION,
                     "key_fingerprint": key_fingerprint,
                     "store_id": store_id,
                 }
                 for fact in facts.items():
-                    store_files.run(connection, "INSERT INTO meta VALUES (?, ?)", fact)
+                    connection.execute("INSERT INTO meta VALUES (?, ?)", fact)
                 connection.commit()
-                store_files.run(connection, "CHECKPOINT")
+                connection.execute("CHECKPOINT")
             half_made.chmod(0o600)
             ready()
             os.replace(half_made, path)
@@ -156,9 +160,22 @@ class Vault:
             with store_files.store_failures("closing the vault"):
                 closing.close()
 
+    def run(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+        """Execute SQL (one statement or several) and return all rows of the last."""
+        return self.connection.execute(sql, parameters).fetchall()
+
+    def number(self, sql: str, parameters: Parameters = ()) -> int:
+        """Return the one whole number that the SQL query ``sql`` returns."""
+        ((value,),) = self.run(sql, parameters)
+        return int(value)
+
+    def query(self, sql: str, parameters: Parameters = ()) -> pa.Table:
+        """Return the rows of the SQL query ``sql`` as an Arrow table."""
+        return self.connection.sql(sql, params=parameters).to_arrow_table()
+
     def free_memory(self) -> None:
         """Make DuckDB and this process give back memory that they hold and do not use."""
-        store_files.run(self.connection, f"SET memory_limit = '{MEMORY_LIMIT}'")
+        self.run(f"SET memory_limit = '{MEMORY_LIMIT}'")
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
         if trim is not None:
             trim(0)
@@ -171,7 +188,7 @@ class Vault:
 
     def make_tables(self, name: str) -> None:
         """Make the tables of the script ``name`` unless they exist (inside the caller's transaction)."""
-        store_files.run(self.connection, store_files.script(f"tables/{name}"))
+        self.run(store_files.script(f"tables/{name}"))
         self._tables = None
 
     def check_key(self, fingerprint: str) -> None:
@@ -230,7 +247,7 @@ def rewrite_without_vehicles(
             vault = Vault(connection, copy)
             yield vault
             audit(vault)
-            store_files.run(connection, "CHECKPOINT")
+            connection.execute("CHECKPOINT")
         finally:
             connection.close()
         with copy.open("rb") as file:
@@ -241,19 +258,19 @@ def rewrite_without_vehicles(
 
 
 def _copy_without(connection: duckdb.DuckDBPyConnection, path: Path, without: Sequence[int]) -> None:
-    store_files.run(connection, f"ATTACH {store_files.quoted(str(path))} AS whole (READ_ONLY)")
+    connection.execute(f"ATTACH {store_files.quoted(str(path))} AS whole (READ_ONLY)")
     there = tables(connection, "whole")
-    store_files.run(connection, store_files.script("tables/vault"))
+    connection.execute(store_files.script("tables/vault"))
     for table, made in _LATER_TABLES.items():
         if table in there:
-            store_files.run(connection, store_files.script(f"tables/{made}"))
+            connection.execute(store_files.script(f"tables/{made}"))
     import pyarrow as pa
 
     numbers = pa.table({"vehicle_id": pa.array(without, pa.int32())})
     with store_files.registered(connection, "forgotten_vehicles", numbers):
         for table in there:
-            store_files.run(connection, f"INSERT INTO {table} FROM whole.{table}{_KEPT.get(table, '')}")
-    store_files.run(connection, "DETACH whole")
+            connection.execute(f"INSERT INTO {table} FROM whole.{table}{_KEPT.get(table, '')}")
+    connection.execute("DETACH whole")
 
 
 def _cleared_copy(path: Path) -> Path:
@@ -309,12 +326,12 @@ def problems(vault: Vault, after_ingest: int | None = None) -> list[tuple[str, i
     checked, and for repeats of earlier files' only: within a file cleaning finds them.
     """
     ranged = "SELECT coalesce(min(time_us), 0), coalesce(max(time_us), -1) FROM fixes WHERE ingest_id > ?"
-    ((first_us, last_us),) = store_files.run(vault.connection, ranged, [after_ingest or 0])
+    ((first_us, last_us),) = vault.run(ranged, [after_ingest or 0])
     if after_ingest is not None:
         earlier = ranged.replace("> ?", "<= ?") + " AND time_us BETWEEN ? AND ?"
-        ((first_us, last_us),) = store_files.run(vault.connection, earlier, [after_ingest, first_us, last_us])
+        ((first_us, last_us),) = vault.run(earlier, [after_ingest, first_us, last_us])
     parameters = {"after_ingest": after_ingest or 0, "first_us": first_us, "last_us": last_us}
-    found = store_files.run(vault.connection, store_files.script("audits/vault"), parameters)
+    found = vault.run(store_files.script("audits/vault"), parameters)
     return [(str(what), int(rows)) for what, rows in found]
 
 
@@ -365,7 +382,7 @@ def open_vault_for_reading(folder: Path) -> Iterator[Vault]:
 def tables(connection: duckdb.DuckDBPyConnection, database: str | None = None) -> list[str]:
     """Return the names of all tables of the ``database`` (None: the one in use), sorted."""
     asked = "SELECT table_name FROM duckdb_tables() WHERE database_name = coalesce(?, current_database())"
-    return sorted(name for (name,) in store_files.run(connection, asked, [database]))
+    return sorted(name for (name,) in connection.execute(asked, [database]).fetchall())
 
 
 def read_all_values(connection: duckdb.DuckDBPyConnection, table: str) -> None:

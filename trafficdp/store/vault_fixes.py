@@ -18,7 +18,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.model import ContributionBound, Counts, Grid, unique_by_counting
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive import Contributions, Fixes
-from trafficdp.store.store_files import EPOCH, number, query, registered, run, script
+from trafficdp.store.store_files import EPOCH, registered, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ class FileEntry:
 def data_version(vault: Vault) -> DataVersion:
     """Return the newest version of the vault's data."""
     newest = "SELECT ingest_id, data_version FROM ingests ORDER BY ingest_id DESC LIMIT 1"
-    found = run(vault.connection, newest)
+    found = vault.run(newest)
     return DataVersion(*found[0]) if found else DataVersion(0, NO_DATA)
 
 
 def number_of_files(vault: Vault) -> int:
     """Return how many file readings the vault holds, without those undone."""
-    return number(vault.connection, "SELECT count(*) FROM ingests WHERE undone_at IS NULL")
+    return vault.number("SELECT count(*) FROM ingests WHERE undone_at IS NULL")
 
 
 def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
@@ -97,7 +97,7 @@ def pin_area(vault: Vault, area: str, *, dry_run: bool) -> None:
     pinned = vault.facts.get("area_hash") if number_of_files(vault) else None
     if pinned is None and not dry_run:
         vault.facts["area_hash"] = area
-        run(vault.connection, "INSERT OR REPLACE INTO meta VALUES ('area_hash', ?)", [area])
+        vault.run("INSERT OR REPLACE INTO meta VALUES ('area_hash', ?)", [area])
     if pinned is not None and pinned != area:
         raise DataError(
             "the study area is not the one this store was filled under",
@@ -112,11 +112,7 @@ def earlier_declarations(vault: Vault, digest: str) -> set[str]:
 
     For the curator's eyes.
     """
-    rows = run(
-        vault.connection,
-        "SELECT declaration FROM ingests WHERE file_digest = ? AND undone_at IS NULL",
-        [digest],
-    )
+    rows = vault.run("SELECT declaration FROM ingests WHERE file_digest = ? AND undone_at IS NULL", [digest])
     return {str(declaration) for (declaration,) in rows}
 
 
@@ -130,11 +126,10 @@ def number_vehicles(vault: Vault, pseudonyms: pa.DictionaryArray) -> IntArray:
     distinct = pseudonyms.dictionary
     table = pa.table({"vehicle": distinct, "place": pa.array(np.arange(len(distinct)))})
     with registered(vault.connection, "incoming_vehicles", table):
-        run(vault.connection, script("statements/number_vehicles"))
-        known = query(
-            vault.connection,
+        vault.run(script("statements/number_vehicles"))
+        known = vault.query(
             "SELECT incoming.place, vehicles.vehicle_id FROM incoming_vehicles AS incoming "
-            "JOIN vehicles ON vehicles.hmac = CAST(incoming.vehicle AS BLOB) ORDER BY incoming.place",
+            "JOIN vehicles ON vehicles.hmac = CAST(incoming.vehicle AS BLOB) ORDER BY incoming.place"
         )
     numbers = known.column("vehicle_id").to_numpy().astype(np.int64)
     return np.asarray(numbers[pseudonyms.indices.to_numpy(zero_copy_only=False)], dtype=np.int64)
@@ -145,10 +140,9 @@ def numbers_of(vault: Vault, pseudonyms: pa.Array) -> list[int]:
     import pyarrow as pa
 
     with registered(vault.connection, "wanted_vehicles", pa.table({"hmac": pseudonyms})):
-        rows = run(
-            vault.connection,
+        rows = vault.run(
             "SELECT vehicle_id FROM vehicles SEMI JOIN wanted_vehicles "
-            "ON vehicles.hmac = CAST(wanted_vehicles.hmac AS BLOB) ORDER BY vehicle_id",
+            "ON vehicles.hmac = CAST(wanted_vehicles.hmac AS BLOB) ORDER BY vehicle_id"
         )
     return [int(number) for (number,) in rows]
 
@@ -159,14 +153,12 @@ def rename_versions(vault: Vault, first_ingest: int = 1) -> None:
     Their histories are computed anew from the records that are there now.
     """
     history = stated_history(vault, first_ingest - 1)
-    files = run(vault.connection, _FILES, [first_ingest, _LAST])
+    files = vault.run(_FILES, [first_ingest, _LAST])
     for ingest_id, _, digest, declaration, added in files:
         name = new_token()
         history = _next_history(history, name, str(digest), str(declaration), int(added))
-        run(
-            vault.connection,
-            "UPDATE ingests SET data_version = ?, history = ? WHERE ingest_id = ?",
-            [name, history, ingest_id],
+        vault.run(
+            "UPDATE ingests SET data_version = ?, history = ? WHERE ingest_id = ?", [name, history, ingest_id]
         )
 
 
@@ -176,11 +168,11 @@ def undo(vault: Vault, ingest_id: int, at: datetime) -> int:
     Inside the caller's transaction. The file stays listed, as undone. The data versions of this file and all
     later ones get new names, whether or not the file had brought anything.
     """
-    ((_, _, _, _, brought),) = run(vault.connection, _FILES, [ingest_id, ingest_id])
+    ((_, _, _, _, brought),) = vault.run(_FILES, [ingest_id, ingest_id])
     for table in ("fixes", "imported", "imports"):
-        run(vault.connection, f"DELETE FROM {table} WHERE ingest_id = ?", [ingest_id])  # noqa: S608
-    run(vault.connection, "DELETE FROM contributions")
-    run(vault.connection, "UPDATE ingests SET undone_at = ? WHERE ingest_id = ?", [at, ingest_id])
+        vault.run(f"DELETE FROM {table} WHERE ingest_id = ?", [ingest_id])  # noqa: S608
+    vault.run("DELETE FROM contributions")
+    vault.run("UPDATE ingests SET undone_at = ? WHERE ingest_id = ?", [at, ingest_id])
     rename_versions(vault, ingest_id)
     return int(brought)
 
@@ -222,7 +214,7 @@ class Incoming:
             )
             rows = pa.RecordBatchReader.from_batches(with_numbers.schema, with_numbers.to_batches())
             with registered(self._vault.connection, "incoming_fixes", rows):
-                run(self._vault.connection, script("statements/add_fixes"))
+                self._vault.run(script("statements/add_fixes"))
             time_us = batch.column("time_us").to_numpy()
             self._first_us = min(self._first_us, int(time_us.min(initial=self._first_us)))
             self._last_us = max(self._last_us, int(time_us.max(initial=self._last_us)))
@@ -235,21 +227,18 @@ class Incoming:
         """
         self.add(None)
         if not once:
-            run(
-                self._vault.connection,
+            self._vault.run(
                 "DELETE FROM fixes USING (SELECT vehicle_id, time_us, min(ingest_id) AS first FROM fixes "
                 "WHERE ingest_id >= ? GROUP BY vehicle_id, time_us HAVING count(*) > 1) AS repeated "
                 "WHERE fixes.ingest_id > repeated.first AND fixes.vehicle_id = repeated.vehicle_id "
                 "AND fixes.time_us = repeated.time_us",
                 [self.ingest_id],
             )
-        run(
-            self._vault.connection,
+        self._vault.run(
             script("statements/remove_known_fixes"),
             {"ingest_id": self.ingest_id, "first_us": self._first_us, "last_us": self._last_us},
         )
-        rows = run(
-            self._vault.connection,
+        rows = self._vault.run(
             "SELECT ingest_id - ?, count(*) FROM fixes WHERE ingest_id >= ? GROUP BY ingest_id",
             [self.ingest_id, self.ingest_id],
         )
@@ -259,8 +248,7 @@ class Incoming:
         """List the next file in the vault as one that brought ``added`` records, with a new data version."""
         name = new_token()
         self._history = _next_history(self._history, name, file.digest, file.declaration, added)
-        run(
-            self._vault.connection,
+        self._vault.run(
             "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
             [
                 self._next_id,
@@ -279,11 +267,10 @@ class Incoming:
 
 def ingested_files(vault: Vault) -> list[FileEntry]:
     """Return the files that were read and not undone, in order."""
-    rows = run(
-        vault.connection,
-        # instants travel as numbers: DuckDB hands TIMESTAMPTZ to Python only where pytz is installed
+    # instants travel as numbers: DuckDB hands TIMESTAMPTZ to Python only where pytz is installed
+    rows = vault.run(
         "SELECT ingest_id, file_name, source, report, epoch_us(ingested_at) FROM ingests "
-        "WHERE undone_at IS NULL ORDER BY ingest_id",
+        "WHERE undone_at IS NULL ORDER BY ingest_id"
     )
     return [
         FileEntry(ingest_id, name, source, report, EPOCH + timedelta(microseconds=at))
@@ -293,8 +280,7 @@ def ingested_files(vault: Vault) -> list[FileEntry]:
 
 def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
     """Return the distinct (source, declaration as JSON) of the files up to a data version, by first use."""
-    rows = run(
-        vault.connection,
+    rows = vault.run(
         "SELECT source, declaration FROM ingests WHERE ingest_id <= ? AND undone_at IS NULL "
         "GROUP BY source, declaration ORDER BY min(ingest_id)",
         [up_to_ingest],
@@ -304,7 +290,7 @@ def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:
 
 def namespaces(vault: Vault) -> set[str]:
     """Return the namespaces that vehicle identifiers were ever read under, of undone files too."""
-    rows = run(vault.connection, "SELECT DISTINCT coalesce(declaration ->> 'namespace', '') FROM ingests")
+    rows = vault.run("SELECT DISTINCT coalesce(declaration ->> 'namespace', '') FROM ingests")
     return {str(namespace) for (namespace,) in rows}
 
 
@@ -319,15 +305,13 @@ class FixCounts:
 
 def count_fixes(vault: Vault, up_to_ingest: int) -> FixCounts:
     """Return the counts of fixes and vehicles in the files up to number ``up_to_ingest``. Private."""
-    ((fixes, vehicles, derived),) = run(
-        vault.connection,
+    ((fixes, vehicles, derived),) = vault.run(
         "SELECT count(*), count(DISTINCT vehicle_id), count(*) FILTER (derived) "
         "FROM fixes WHERE ingest_id <= ?",
         [up_to_ingest],
     )
     if not fixes:
-        ((fixes, vehicles),) = run(
-            vault.connection,
+        ((fixes, vehicles),) = vault.run(
             "SELECT coalesce(sum(fixes), 0), count(DISTINCT vehicle_id) FROM imported WHERE ingest_id <= ?",
             [up_to_ingest],
         )
@@ -341,7 +325,7 @@ def history_of(vault: Vault, ingest_id: int) -> tuple[str, str]:
     Private: never publish it.
     """
     version, history = NO_DATA, NO_HISTORY
-    for _, version, digest, declaration, added in run(vault.connection, _FILES, [1, ingest_id]):
+    for _, version, digest, declaration, added in vault.run(_FILES, [1, ingest_id]):
         history = _next_history(history, version, digest, declaration, added)
     return version, history
 
@@ -351,7 +335,7 @@ def stated_history(vault: Vault, ingest_id: int) -> str:
 
     Equal to that of ``history_of`` unless the vault was altered. Private: never publish it.
     """
-    found = run(vault.connection, "SELECT history FROM ingests WHERE ingest_id = ?", [ingest_id])
+    found = vault.run("SELECT history FROM ingests WHERE ingest_id = ?", [ingest_id])
     return str(found[0][0]) if found else NO_HISTORY
 
 
@@ -365,8 +349,7 @@ def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
 
     Of the files up to number ``up_to_ingest``.
     """
-    rows = run(
-        vault.connection,
+    rows = vault.run(
         "SELECT source, bool_or(any_derived), bool_and(all_derived) FROM ingests JOIN ("
         "SELECT ingest_id, bool_or(derived) AS any_derived, bool_and(derived) AS all_derived "
         "FROM fixes GROUP BY ingest_id UNION ALL SELECT ingest_id, "
@@ -385,7 +368,7 @@ def speed_provenance(vault: Vault, up_to_ingest: int) -> dict[str, str]:
 
 def is_imported(connection: duckdb.DuckDBPyConnection) -> bool:
     """Return whether the vault holds imported contributions, and so no records."""
-    return number(connection, "SELECT count(*) FROM imports") > 0
+    return bool(connection.execute("FROM imports LIMIT 1").fetchall())
 
 
 def needs_import(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bool:
@@ -395,15 +378,13 @@ def needs_import(vault: Vault, key: str, job: str, after: tuple[str, ...]) -> bo
     bound. Raises UsageError unless ``after`` are just the jobs of this key in the vault, and for a vault that
     holds records of files.
     """
-    if run(vault.connection, "FROM imports WHERE job = ?", [job]):
+    if vault.run("FROM imports WHERE job = ?", [job]):
         return False
     if number_of_files(vault) and not is_imported(vault.connection):
         raise UsageError("this store holds records of files", todo="import into a store of its own")
     here = [
         str(each)
-        for (each,) in run(
-            vault.connection, "SELECT job FROM imports WHERE cache_key = ? ORDER BY ingest_id", [key]
-        )
+        for (each,) in vault.run("SELECT job FROM imports WHERE cache_key = ? ORDER BY ingest_id", [key])
     ]
     if here != [*after]:
         raise UsageError(
@@ -433,9 +414,9 @@ def add_import(
         added += int(pa.compute.sum(batch.column("fixes")).as_py() or 0)
         with registered(vault.connection, "incoming_contributions", table):
             facts = {"cache_key": key, "ingest_id": incoming.ingest_id}
-            run(vault.connection, script("statements/add_imported"), facts)
+            vault.run(script("statements/add_imported"), facts)
     if job is not None:
-        run(vault.connection, "INSERT INTO imports VALUES (?, ?, ?)", [incoming.ingest_id, job, key])
+        vault.run("INSERT INTO imports VALUES (?, ?, ?)", [incoming.ingest_id, job, key])
     incoming.note(file, added)
     return added
 
@@ -445,8 +426,7 @@ def require_newest_job(vault: Vault, ingest_id: int) -> None:
 
     A later job left out the records that this one counted, so this one cannot be undone first.
     """
-    later = number(
-        vault.connection,
+    later = vault.number(
         "SELECT count(*) FROM imports SEMI JOIN imports AS own ON own.ingest_id = ? "
         "AND own.cache_key = imports.cache_key WHERE imports.ingest_id > ?",
         [ingest_id, ingest_id],
@@ -472,12 +452,8 @@ def imported_rows(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest:
 
 def require_reduced(connection: duckdb.DuckDBPyConnection, key: str, up_to_ingest: int) -> None:
     """Raise UsageError unless a job up to file ``up_to_ingest`` reduced records for the cache key ``key``."""
-    jobs = number(
-        connection,
-        "SELECT count(*) FROM imports WHERE cache_key = ? AND ingest_id <= ?",
-        [key, up_to_ingest],
-    )
-    if not jobs:
+    job = "FROM imports WHERE cache_key = ? AND ingest_id <= ? LIMIT 1"
+    if not connection.execute(job, [key, up_to_ingest]).fetchall():
         raise UsageError(
             "the cluster has not reduced records for this map",
             expected="the resolution, slot, period, area, selection, speed bound and step of an import",
@@ -529,7 +505,7 @@ def load_contributions(
     """
     kinds = {**({} if known else _COUNTS), **(_SUMS if sums else {})}
     asked = "SELECT ingest_id, part, number, type, piece FROM contributions WHERE cache_key = ? AND part IN ?"
-    rows = query(vault.connection, asked, [cache_key(grid, bound), list(kinds)])
+    rows = vault.query(asked, [cache_key(grid, bound), list(kinds)])
     if not len(rows) or (newest := rows["ingest_id"][0].as_py()) > up_to_ingest:
         return None
     try:
@@ -574,10 +550,10 @@ def save_contributions(
 ) -> None:
     """Cache ``contributions`` in place of older ones (inside the caller's transaction)."""
     key = cache_key(grid, bound)
-    run(vault.connection, "DELETE FROM contributions WHERE cache_key = ?", [key])
-    kept = number(vault.connection, "SELECT count(DISTINCT cache_key) FROM contributions")
+    vault.run("DELETE FROM contributions WHERE cache_key = ?", [key])
+    kept = vault.number("SELECT count(DISTINCT cache_key) FROM contributions")
     if kept >= MOST_CACHED:
-        run(vault.connection, "DELETE FROM contributions")
+        vault.run("DELETE FROM contributions")
     counts = contributions.counts
     parts = {
         "cell": counts.cell,
@@ -592,8 +568,7 @@ def save_contributions(
         for place, start in enumerate(range(0, len(column), _AT_ONCE), start=1):
             piece = column[start : start + _AT_ONCE]
             piece = piece.astype(np.promote_types(*map(np.min_scalar_type, (piece.min(), piece.max()))))
-            run(
-                vault.connection,
+            vault.run(
                 "INSERT INTO contributions VALUES (?, ?, ?, ?, ?, ?)",
                 [key, up_to_ingest, part, place, piece.dtype.str, piece.tobytes()],
             )

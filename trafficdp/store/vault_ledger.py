@@ -16,7 +16,7 @@ from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
 from trafficdp.privacy import budget
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.store.store_files import EPOCH, microseconds, number, query, registered, run, script
+from trafficdp.store.store_files import EPOCH, microseconds, registered, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Entries(Sequence[LedgerRow]):
     vault: Vault
 
     def __len__(self) -> int:
-        return number(self.vault.connection, "SELECT coalesce(max(sequence), 0) FROM ledger")
+        return self.vault.number("SELECT coalesce(max(sequence), 0) FROM ledger")
 
     @overload
     def __getitem__(self, place: int) -> LedgerRow: ...
@@ -89,7 +89,7 @@ def promises(vault: Vault) -> list[LedgerRow]:
 
 def _rows(vault: Vault, which: str, parameters: Sequence[object] = ()) -> list[LedgerRow]:
     """Return entries of the ledger; ``which`` and in which order says the end of a SELECT."""
-    found = run(vault.connection, f"SELECT sequence, entry, head_hash FROM ledger {which}", parameters)  # noqa: S608
+    found = vault.run(f"SELECT sequence, entry, head_hash FROM ledger {which}", parameters)  # noqa: S608
     return [LedgerRow(int(sequence), str(entry), str(head)) for sequence, entry, head in found]
 
 
@@ -104,7 +104,7 @@ def add_entry(vault: Vault, facts: Mapping[str, object]) -> LedgerRow:
     if facts["kind"] == budget.KIND:
         vault.promises = None
     row = append(newest_entry(vault), facts, new_token())
-    run(vault.connection, "INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
+    vault.run("INSERT INTO ledger VALUES (?, ?, ?)", [row.sequence, row.entry, row.head_hash])
     return row
 
 
@@ -117,10 +117,10 @@ def spent(
     whole numbers of 10^-12 of the store's kind of loss; 0 for a vehicle without charges.
     """
     if window is None or not window.months:
-        table = query(vault.connection, _sums(vault) + _SPENT, [analyst])
+        table = vault.query(_sums(vault) + _SPENT, [analyst])
     else:
         with _sums_by_month(vault, window.time_zone) as sums:
-            table = query(vault.connection, sums + _SPENT_IN_MONTHS, [window.months])
+            table = vault.query(sums + _SPENT_IN_MONTHS, [window.months])
     known, losses = (table.column(name).to_numpy().astype(np.int64) for name in ("vehicle_id", "loss_pico"))
     if not len(known):
         return np.zeros(len(vehicle), dtype=np.int64)
@@ -156,12 +156,12 @@ def largest_spent_in(vault: Vault, window: budget.Window) -> int:
     """Return the most that any vehicle was charged in ``window``, in 10^-12 of the store's kind of loss."""
     largest = f"SELECT coalesce(max(loss_pico), 0) FROM ({_SPENT_IN_MONTHS})"  # noqa: S608 - ours
     with _sums_by_month(vault, window.time_zone) as sums:
-        return number(vault.connection, sums + largest, [window.months])
+        return vault.number(sums + largest, [window.months])
 
 
 def _instants(vault: Vault) -> dict[int, datetime]:
     """Return when each charge was made, by its sequence."""
-    rows = run(vault.connection, _CHARGES + "FROM charges SELECT sequence, entry ->> 'at' ORDER BY sequence")
+    rows = vault.run(_CHARGES + "FROM charges SELECT sequence, entry ->> 'at' ORDER BY sequence")
     return {int(sequence): datetime.fromisoformat(at) for sequence, at in rows}
 
 
@@ -179,8 +179,7 @@ def add_charges(
     months_kept = zone is not None and _months_are_kept(vault, zone)
     charges = pa.table({"vehicle_id": vehicle[paying], "loss_pico": loss[paying]})
     with registered(vault.connection, "incoming_charges", charges):
-        run(
-            vault.connection,
+        vault.run(
             "INSERT INTO vehicle_charges SELECT $sequence, vehicle_id, loss_pico FROM incoming_charges",
             {"sequence": sequence},
         )
@@ -190,20 +189,19 @@ def add_charges(
             at = datetime.fromisoformat(str(Entries(vault)[sequence - 1].facts["at"]))
             of = {"time_zone": zone, "month": budget.month_of(at, zone), "at_us": microseconds(at)}
             for statement in _ADD_TO_MONTH:
-                run(vault.connection, statement, of)
+                vault.run(statement, of)
         if not kept:
             # all of them anew
             vault.make_tables("spending")
-            run(vault.connection, "DELETE FROM spending")
-            run(vault.connection, "DELETE FROM charge_totals")
-            run(vault.connection, "INSERT INTO charge_totals " + script("statements/charge_totals"))
-            run(vault.connection, "INSERT INTO spending " + script("statements/spending"))
+            vault.run("DELETE FROM spending")
+            vault.run("DELETE FROM charge_totals")
+            vault.run("INSERT INTO charge_totals " + script("statements/charge_totals"))
+            vault.run("INSERT INTO spending " + script("statements/spending"))
         elif len(charges):
             for asked_by in {None, analyst}:
                 for statement in _ADD:
-                    run(vault.connection, statement, {"analyst": asked_by})
-            run(
-                vault.connection,
+                    vault.run(statement, {"analyst": asked_by})
+            vault.run(
                 "INSERT INTO charge_totals "
                 "SELECT $sequence, $analyst, count(*), max(loss_pico) FROM incoming_charges",
                 {"sequence": sequence, "analyst": analyst},
@@ -229,7 +227,7 @@ def _sums_are_kept(vault: Vault) -> bool:
     counted = "SELECT (SELECT count(*) FROM vehicle_charges) - coalesce(sum(vehicles), 0) FROM charge_totals"
     if not vault.sums_are_kept and vault.has_table("spending"):
         # nobody else writes while it is open
-        vault.sums_are_kept = number(vault.connection, counted) == 0
+        vault.sums_are_kept = vault.number(counted) == 0
     return vault.sums_are_kept
 
 
@@ -270,7 +268,7 @@ def _months_are_kept(vault: Vault, time_zone: str) -> bool:
         return False
     counted = """SELECT (SELECT count(*) FROM vehicle_charges) - (
         SELECT coalesce(sum(charges), 0) FROM spending_a_month WHERE time_zone = ?)"""
-    return number(vault.connection, counted, [time_zone]) == 0
+    return vault.number(counted, [time_zone]) == 0
 
 
 @contextmanager
@@ -287,7 +285,7 @@ def _newest(vault: Vault, time_zone: str, default: datetime) -> datetime:
     """Return when the newest charge was made."""
     if not _months_are_kept(vault, time_zone):
         return max(_instants(vault).values(), default=default)
-    newest_us = number(vault.connection, "SELECT coalesce(max(newest_us), -1) FROM spending_a_month")
+    newest_us = vault.number("SELECT coalesce(max(newest_us), -1) FROM spending_a_month")
     return default if newest_us < 0 else EPOCH + timedelta(microseconds=newest_us)
 
 
@@ -310,9 +308,9 @@ def _charge_months(vault: Vault, time_zone: str) -> Iterator[None]:
 def _add_up_months(vault: Vault, time_zone: str) -> None:
     """Write the sums of every month anew (inside the caller's transaction)."""
     vault.make_tables("spending")
-    run(vault.connection, "DELETE FROM spending_a_month")
+    vault.run("DELETE FROM spending_a_month")
     with _charge_months(vault, time_zone):
-        run(vault.connection, "INSERT INTO spending_a_month " + script("statements/spending_a_month"))
+        vault.run("INSERT INTO spending_a_month " + script("statements/spending_a_month"))
 
 
 def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) -> None:
@@ -323,8 +321,7 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
     The chain guards the entries, and each entry guards the accounts of its charge. A stream charges every
     vehicle the same, when its first record is taken.
     """
-    table = query(
-        vault.connection,
+    table = vault.query(
         "SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges WHERE sequence > ? "
         "ORDER BY sequence, vehicle_id",
         [after],
@@ -363,7 +360,7 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
             right = script(f"statements/{name}")
             wrong = f"""WITH kept AS ({sums}), charged AS ({right}) SELECT count(*) FROM (
                 (FROM kept EXCEPT ALL FROM charged) UNION ALL (FROM charged EXCEPT ALL FROM kept))"""  # noqa: S608
-            if number(vault.connection, wrong):
+            if vault.number(wrong):
                 raise StoreDamagedError(
                     "the sums of the vehicles' accounts are not those of their charges",
                     todo="restore the newest complete backup of the store",
@@ -372,10 +369,8 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
     """Return (vehicles, losses in 10^-12) of the charge ``sequence``, sorted by vehicle, shape (n,) each."""
-    table = query(
-        vault.connection,
-        "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id",
-        [sequence],
+    table = vault.query(
+        "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id", [sequence]
     )
     return (
         table.column("vehicle_id").to_numpy().astype(np.int64),
@@ -402,7 +397,7 @@ def totals(vault: Vault, analyst: str | None = None) -> Totals:
         (SELECT coalesce(CAST(sum(most) AS BIGINT), 0) FROM (
             SELECT max(largest_pico) AS most FROM charge_totals
             WHERE $analyst IS NULL OR analyst = $analyst GROUP BY sequence))"""
-    ((largest, maxima),) = run(vault.connection, _sums(vault) + both, {"analyst": analyst})
+    ((largest, maxima),) = vault.run(_sums(vault) + both, {"analyst": analyst})
     return Totals(int(largest), int(maxima))
 
 
@@ -517,7 +512,7 @@ def analyst_spending(vault: Vault) -> list[AnalystSpending]:
     asked = """FROM charges SELECT entry ->> 'analyst' AS name, count(*)
         WHERE contains(entry, '"analyst":') GROUP BY name ORDER BY name"""
     found = []
-    for name, charges in run(vault.connection, _CHARGES + asked):
+    for name, charges in vault.run(_CHARGES + asked):
         loss_of = LOSSES[promise_in_force(vault).policy.kind]
         sums = totals(vault, analyst=name)
         largest, maxima = loss_of(sums.largest), loss_of(sums.sum_of_maxima)

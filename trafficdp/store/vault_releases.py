@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from trafficdp.arrays import IntArray
 from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.store.store_files import number, query, registered, run, script
+from trafficdp.store.store_files import registered, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ _STATES = "SELECT release_id, sequence, drawn, published, withdrawn FROM release
 
 def all_releases(vault: Vault) -> list[StoredRelease]:
     """Return every charged release in the order of charging."""
-    return [StoredRelease(*row) for row in run(vault.connection, _STATES + "ORDER BY sequence")]
+    return [StoredRelease(*row) for row in vault.run(_STATES + "ORDER BY sequence")]
 
 
 def release_named(vault: Vault, release_id: str) -> StoredRelease:
     """Return the release ``release_id``; raise UsageError, listing all names, when there is none."""
-    found = run(vault.connection, _STATES + "WHERE release_id = ?", [release_id])
+    found = vault.run(_STATES + "WHERE release_id = ?", [release_id])
     if not found:
         names = [release.release_id for release in all_releases(vault)]
         raise UsageError(
@@ -88,11 +88,7 @@ def add_charged(vault: Vault, release_id: str, sequence: int, allocation: str) -
 
     ``sequence`` is the number of its ledger entry, ``allocation`` the specification as JSON.
     """
-    run(
-        vault.connection,
-        "INSERT INTO releases (release_id, sequence) VALUES (?, ?)",
-        [release_id, sequence],
-    )
+    vault.run("INSERT INTO releases (release_id, sequence) VALUES (?, ?)", [release_id, sequence])
     _write(vault, release_id, {"allocation": allocation.encode()})
     return StoredRelease(release_id, sequence)
 
@@ -103,8 +99,7 @@ def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes, measur
     ``facts`` and ``bins`` are the release as ``encode`` wrote it, ``measured`` the noisy answers that it was
     made from. Raises UsageError when values are there already: a committed value is never redrawn.
     """
-    changed = run(
-        vault.connection,
+    changed = vault.run(
         "UPDATE releases SET drawn = true WHERE release_id = ? AND NOT drawn RETURNING release_id",
         [release_id],
     )
@@ -115,7 +110,7 @@ def commit_values(vault: Vault, release_id: str, facts: str, bins: bytes, measur
 
 def mark_withdrawn(vault: Vault, release_id: str) -> None:
     """Mark a release as withdrawn (inside the caller's transaction)."""
-    run(vault.connection, "UPDATE releases SET withdrawn = true WHERE release_id = ?", [release_id])
+    vault.run("UPDATE releases SET withdrawn = true WHERE release_id = ?", [release_id])
 
 
 def _write(vault: Vault, release_id: str, parts: Mapping[str, bytes]) -> None:
@@ -128,12 +123,11 @@ def _write(vault: Vault, release_id: str, parts: Mapping[str, bytes]) -> None:
     ]
     with registered(vault.connection, "incoming_pieces", pa.Table.from_pylist(rows)):
         added = "INSERT INTO release_pieces SELECT ?, part, number, piece FROM incoming_pieces"
-        run(vault.connection, added, [release_id])
+        vault.run(added, [release_id])
 
 
 def _parts(vault: Vault, release_id: str, *parts: str) -> list[bytes]:
-    rows = run(
-        vault.connection,
+    rows = vault.run(
         "SELECT part, piece FROM release_pieces WHERE release_id = ? AND list_contains(?, part) "
         "ORDER BY number",
         [release_id, [*parts]],
@@ -166,10 +160,10 @@ _INDEX = "release_index"
 
 def mark_published(vault: Vault, release: IndexedRelease) -> None:
     """Mark a release as published and add it to the index (inside the caller's transaction)."""
-    run(vault.connection, "UPDATE releases SET published = true WHERE release_id = ?", [release.release_id])
+    vault.run("UPDATE releases SET published = true WHERE release_id = ?", [release.release_id])
     if not vault.has_table(_INDEX):
         vault.make_tables(_INDEX)
-    run(vault.connection, "INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(release)])
+    vault.run("INSERT INTO release_index VALUES (?, ?, ?, ?, ?, ?)", [*astuple(release)])
 
 
 def find_published(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
@@ -180,7 +174,7 @@ def find_published(vault: Vault, sought: Mapping[str, object]) -> Iterator[str]:
     """
     if vault.has_table(_INDEX):
         asked = {**dict.fromkeys((*IndexedRelease.__slots__[1:], "not_of_data")), **sought}
-        yield from (str(name) for (name,) in run(vault.connection, script("statements/find_releases"), asked))
+        yield from (str(name) for (name,) in vault.run(script("statements/find_releases"), asked))
 
 
 # Streams in the vault: charged, kept after every batch, published.
@@ -238,7 +232,7 @@ def all_streams(vault: Vault) -> list[StoredStream]:
     """Return every charged stream in the order of charging."""
     if not vault.has_table("streams"):
         return []
-    rows = run(vault.connection, "SELECT release_id, sequence, facts, ended FROM streams ORDER BY sequence")
+    rows = vault.run("SELECT release_id, sequence, facts, ended FROM streams ORDER BY sequence")
     return [StoredStream(*row) for row in rows]
 
 
@@ -252,12 +246,12 @@ def stream_named(vault: Vault, release_id: str) -> StoredStream:
 
 def add_stream(vault: Vault, release_id: str, sequence: int, facts: str) -> None:
     """Write a charged stream without state; ``sequence`` is its ledger entry, ``facts`` its specification."""
-    run(vault.connection, "INSERT INTO streams VALUES (?, ?, ?, false)", [release_id, sequence, facts])
+    vault.run("INSERT INTO streams VALUES (?, ?, ?, false)", [release_id, sequence, facts])
 
 
 def end_stream(vault: Vault, release_id: str) -> None:
     """Mark a stream as ended: it takes no more records."""
-    run(vault.connection, "UPDATE streams SET ended = true WHERE release_id = ?", [release_id])
+    vault.run("UPDATE streams SET ended = true WHERE release_id = ?", [release_id])
 
 
 def save_part(vault: Vault, release_id: str, part: str, generation: int, arrays: Arrays) -> None:
@@ -267,11 +261,9 @@ def save_part(vault: Vault, release_id: str, part: str, generation: int, arrays:
     """
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]  # the stub has allow_pickle among the names
-    run(vault.connection, "DELETE FROM stream_state WHERE release_id = ? AND part = ?", [release_id, part])
-    run(
-        vault.connection,
-        "INSERT INTO stream_state VALUES (?, ?, ?, ?)",
-        [release_id, part, generation, buffer.getvalue()],
+    vault.run("DELETE FROM stream_state WHERE release_id = ? AND part = ?", [release_id, part])
+    vault.run(
+        "INSERT INTO stream_state VALUES (?, ?, ?, ?)", [release_id, part, generation, buffer.getvalue()]
     )
 
 
@@ -280,11 +272,7 @@ def load_parts(vault: Vault, release_id: str) -> tuple[int, dict[str, dict[str, 
 
     (0, {}) for a stream that has taken none. Raises StoreDamagedError where a part is missing.
     """
-    rows = run(
-        vault.connection,
-        "SELECT part, generation, arrays FROM stream_state WHERE release_id = ?",
-        [release_id],
-    )
+    rows = vault.run("SELECT part, generation, arrays FROM stream_state WHERE release_id = ?", [release_id])
     if not rows:
         return 0, {}
     if {row[0] for row in rows} != set(PARTS):
@@ -300,17 +288,14 @@ def load_parts(vault: Vault, release_id: str) -> tuple[int, dict[str, dict[str, 
 
 def generation_of(vault: Vault, release_id: str) -> int:
     """Return how many batches of records the saved state of a stream includes."""
-    return number(
-        vault.connection,
-        "SELECT coalesce(max(generation), 0) FROM stream_state WHERE release_id = ?",
-        [release_id],
+    return vault.number(
+        "SELECT coalesce(max(generation), 0) FROM stream_state WHERE release_id = ?", [release_id]
     )
 
 
 def file_progress(vault: Vault, release_id: str, digest: str) -> FileProgress | None:
     """Return how far a stream has taken the file with this ``digest``; None if it has not begun it."""
-    found = run(
-        vault.connection,
+    found = vault.run(
         "SELECT number, rows_taken, done FROM stream_files WHERE release_id = ? AND file_digest = ?",
         [release_id, digest],
     )
@@ -324,13 +309,10 @@ def begin_file(
 
     ``digest`` is the ``VehicleKey.digest`` of its bytes, ``report`` the ingest report as JSON.
     """
-    before = number(
-        vault.connection,
-        "SELECT coalesce(max(number), 0) FROM stream_files WHERE release_id = ?",
-        [release_id],
+    before = vault.number(
+        "SELECT coalesce(max(number), 0) FROM stream_files WHERE release_id = ?", [release_id]
     )
-    run(
-        vault.connection,
+    vault.run(
         "INSERT INTO stream_files VALUES (?, ?, ?, ?, 0, false, ?, ?)",
         [release_id, before + 1, name, digest, report, at],
     )
@@ -339,8 +321,7 @@ def begin_file(
 
 def advance_file(vault: Vault, release_id: str, file: FileProgress) -> None:
     """Write how far a stream has taken ``file``."""
-    run(
-        vault.connection,
+    vault.run(
         "UPDATE stream_files SET rows_taken = ?, done = ? WHERE release_id = ? AND number = ?",
         [file.rows_taken, file.done, release_id, file.number],
     )
@@ -355,9 +336,7 @@ def add_counts(vault: Vault, release_id: str, step: int, counts: Mapping[str, In
 
     table = pa.table({name: pa.array(values) for name, values in counts.items()})
     with registered(vault.connection, "incoming_counts", table):
-        run(
-            vault.connection, script("statements/add_stream_counts"), {"release_id": release_id, "step": step}
-        )
+        vault.run(script("statements/add_stream_counts"), {"release_id": release_id, "step": step})
 
 
 def counts_of(vault: Vault, release_id: str, up_to_step: int | None = None) -> pa.Table:
@@ -366,8 +345,7 @@ def counts_of(vault: Vault, release_id: str, up_to_step: int | None = None) -> p
     One row a (step, cell, slot, vehicle), with ``records`` and ``position``; with ``up_to_step`` no later
     ones.
     """
-    return query(
-        vault.connection,
+    return vault.query(
         "SELECT step, cell, slot, vehicle_id, records, position FROM stream_counts WHERE release_id = ? "
         "AND step <= coalesce(?, step) ORDER BY step, cell, slot, vehicle_id",
         [release_id, up_to_step],
@@ -376,17 +354,12 @@ def counts_of(vault: Vault, release_id: str, up_to_step: int | None = None) -> p
 
 def add_publication(vault: Vault, publication: StoredPublication) -> None:
     """Write a stream's publication, which is never changed afterwards."""
-    run(
-        vault.connection,
-        "INSERT INTO stream_publications VALUES (?, ?, ?, ?, ?, ?)",
-        [*astuple(publication)],
-    )
+    vault.run("INSERT INTO stream_publications VALUES (?, ?, ?, ?, ?, ?)", [*astuple(publication)])
 
 
 def publications(vault: Vault, release_id: str, after: int = 0) -> list[StoredPublication]:
     """Return the publications of a stream with a number above ``after``, in order."""
-    rows = run(
-        vault.connection,
+    rows = vault.run(
         "SELECT release_id, number, sequence, step, facts, bins FROM stream_publications "
         "WHERE release_id = ? AND number > ? ORDER BY number",
         [release_id, after],
@@ -396,8 +369,6 @@ def publications(vault: Vault, release_id: str, after: int = 0) -> list[StoredPu
 
 def newest_publication(vault: Vault, release_id: str) -> int:
     """Return the number of a stream's newest publication, 0 when there is none."""
-    return number(
-        vault.connection,
-        "SELECT coalesce(max(number), 0) FROM stream_publications WHERE release_id = ?",
-        [release_id],
+    return vault.number(
+        "SELECT coalesce(max(number), 0) FROM stream_publications WHERE release_id = ?", [release_id]
     )

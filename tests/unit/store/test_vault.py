@@ -170,7 +170,7 @@ write = Head.write
 instant = {
     "before the head": lambda: setattr(Head, "write", die),
     "after the head": lambda: setattr(Head, "write", lambda *arguments: (write(*arguments), die())),
-    "while the vault is made": lambda: setattr(store_files, "run", die),
+    "while the vault is made": lambda: setattr(store_files, "script", die),
 }
 for name, store, key in json.loads(sys.argv[1]):
     child = os.fork()
