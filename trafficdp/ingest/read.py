@@ -160,18 +160,11 @@ class Reading:
         self.read: Callable[[Any], Iterator[Records]]
         """Yields the records of the file, or of each file of an archive."""
         self.named_by_file = source.columns.get("vehicle") == FILE_NAME
-        if isinstance(given, Path | InputFile):
-            opened = (
-                given
-                if isinstance(given, InputFile)
-                else InputFile(
-                    given,
-                    progress,
-                    refuse_by_rows=refuse_by_rows,
-                    form_by_name=first_bytes_are_a_record(source),
-                )
-            )
-            self.file = file = opened
+        if isinstance(given, Path):
+            by_name = first_bytes_are_a_record(source)
+            given = InputFile(given, progress, refuse_by_rows=refuse_by_rows, form_by_name=by_name)
+        if isinstance(given, InputFile):
+            self.file = file = given
             self.read = partial(_of_member, reader, source, file.name)
             for form, name in (
                 ("parquet", "a Parquet file"),
@@ -199,10 +192,16 @@ class Reading:
             self.read = partial(frame.read, source=source)
             self.digest = key.digest(held.sha256())
         self.rows = _RowCounts()
-        self.report: ingest_report.FileReport
-        """What became of the rows, once the last part was taken."""
+        self._report: ingest_report.FileReport | None = None
         self.extents = ingest_report.Extents()
         """How far the rows reach, once all are read. For the curator's eyes."""
+
+    @property
+    def report(self) -> ingest_report.FileReport:
+        """What became of the rows; raise ValueError before the last part was taken (our bug)."""
+        if self._report is None:
+            raise ValueError("the file was not read to its end")
+        return self._report
 
     def parts(self, scratch: Path | None = None) -> Iterator[Fixes]:
         """Yield the fixes of this file in parts; see ``parts_of_files`` for ``scratch``, order and errors."""
@@ -219,7 +218,7 @@ class Reading:
             noted = {**self.extents.noted, ingest_report.HEADER_TIME: rows.header_times}
             self.extents = replace(self.extents, noted=noted)
         malformed = {ingest_report.MALFORMED_ROW: rows.malformed} if rows.malformed else {}
-        self.report = ingest_report.FileReport(
+        self._report = ingest_report.FileReport(
             file=self.file.name,
             source=self.source.name,
             rows_in=rows.readable + rows.malformed,

@@ -117,11 +117,10 @@ def spent(
     whole numbers of 10^-12 of the store's kind of loss; 0 for a vehicle without charges.
     """
     if window is None or not window.months:
-        table = vault.query(_sums(vault) + _SPENT, [analyst])
+        known, losses = _columns(vault, _sums(vault) + _SPENT, [analyst])
     else:
         with _sums_by_month(vault, window.time_zone) as sums:
-            table = vault.query(sums + _SPENT_IN_MONTHS, [window.months])
-    known, losses = (table.column(name).to_numpy().astype(np.int64) for name in ("vehicle_id", "loss_pico"))
+            known, losses = _columns(vault, sums + _SPENT_IN_MONTHS, [window.months])
     if not len(known):
         return np.zeros(len(vehicle), dtype=np.int64)
     place = np.minimum(np.searchsorted(known, vehicle), len(known) - 1)
@@ -321,12 +320,8 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
     The chain guards the entries, and each entry guards the accounts of its charge. A stream charges every
     vehicle the same, when its first record is taken.
     """
-    table = vault.query(
-        "SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges WHERE sequence > ? "
-        "ORDER BY sequence, vehicle_id",
-        [after],
-    )
-    sequence, vehicle, loss = (table.column(name).to_numpy().astype(np.int64) for name in table.column_names)
+    later = "SELECT sequence, vehicle_id, loss_pico FROM vehicle_charges WHERE sequence > ? ORDER BY ALL"
+    sequence, vehicle, loss = _columns(vault, later, [after])
     charged = [row for row in ledger if row.facts["kind"] in ("charge", "stream")]
     for row in charged:
         here = slice(*np.searchsorted(sequence, [row.sequence, row.sequence + 1]))
@@ -369,13 +364,14 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:
     """Return (vehicles, losses in 10^-12) of the charge ``sequence``, sorted by vehicle, shape (n,) each."""
-    table = vault.query(
-        "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id", [sequence]
-    )
-    return (
-        table.column("vehicle_id").to_numpy().astype(np.int64),
-        table.column("loss_pico").to_numpy().astype(np.int64),
-    )
+    charges = "SELECT vehicle_id, loss_pico FROM vehicle_charges WHERE sequence = ? ORDER BY vehicle_id"
+    vehicle, loss = _columns(vault, charges, [sequence])
+    return vehicle, loss
+
+
+def _columns(vault: Vault, sql: str, parameters: Sequence[object]) -> list[IntArray]:
+    """Return the columns of what the SQL query ``sql`` returns, whole numbers, shape (n,) each."""
+    return [column.to_numpy().astype(np.int64) for column in vault.query(sql, parameters).columns]
 
 
 @dataclass(frozen=True, slots=True)
