@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -133,16 +133,15 @@ def _to_text(values: list[str | None]) -> pa.Array:
         return pa.array(whole, pa.string())
 
 
-def check_keys(file: InputFile, blocks: Sequence[Mapping[str, bool]]) -> None:
-    """Raise DataError naming the keys that no record has, where ``file`` has ``refuse_by_rows``.
+def keys_with_values(columns: Mapping[str, Iterable[object]]) -> set[str]:
+    """Return the keys of ``columns`` of which any record has a value."""
+    return {name for name, values in columns.items() if any(value is not None for value in values)}
 
-    ``blocks`` has one mapping for each block of records: for every key, whether any of its records has it.
-    """
-    missing = [
-        name for name in dict.fromkeys(key for block in blocks for key in block) if file.refuse_by_rows
-    ]
-    missing = [name for name in missing if not any(block[name] for block in blocks)]
-    if missing:
+
+def check_keys(file: InputFile, names: Iterable[str], found: set[str]) -> None:
+    """Raise DataError for ``names`` that are not ``found``, where ``file`` has ``refuse_by_rows``."""
+    missing = [name for name in dict.fromkeys(names) if name not in found]
+    if missing and file.refuse_by_rows:
         raise DataError(
             f"no record of {file.name} has " + " or ".join(missing),
             todo="declare the format the file is in, or set columns to its names",
@@ -162,7 +161,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     JSON, where nothing lies at ``records``, and, with ``refuse_by_rows``, where no record has a column.
     """
     columns = csv_files.declared_columns(source, ("vehicle", "time", *csv_files.place_columns(source)))
-    present, found = [], 0
+    present, found = set[str](), 0
     blocks = _lines(file) if is_json_lines(file) else _document(file, None)
     for documents, malformed in blocks:
         inner = [each if not source.records else value_at_path(each, source.records) for each in documents]
@@ -181,12 +180,12 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         ]
         rows = [record for record in listed if isinstance(record, dict | list)]
         values = {ours: [value_at_path(row, path) for row in rows] for ours, path in columns.items()}
-        present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
+        present |= keys_with_values({columns[ours]: column for ours, column in values.items()})
         found += len(rows)
         yield declared_records(source, values, malformed + len(listed) - len(rows))
     if not found and file.refuse_by_rows:
         raise DataError(f"{file.name} has no records", expected="JSON objects or lists")
-    check_keys(file, present)
+    check_keys(file, columns.values(), present)
 
 
 def declared_records(
@@ -246,27 +245,23 @@ def read_iudx(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     vehicle_keys = source.names_of("vehicle", "license_plate", "vehicle_id")
     time_keys = source.names_of("time", "observationDateTime")
     speed_keys = source.names_of("speed", "speed")
-    present = []
+    names = (" or ".join(vehicle_keys), time_keys[0], "location.coordinates")
+    present = set[str]()
     for observations, malformed in json_records(file, ("results",)):
         vehicles = [_property(record, vehicle_keys) for record in observations]
         times = [_property(record, time_keys) for record in observations]
         places = [_coordinates(record) for record in observations]
-        present.append(
-            {
-                " or ".join(vehicle_keys): any(value is not None for value in vehicles),
-                time_keys[0]: any(value is not None for value in times),
-                "location.coordinates": any(place[0] is not None for place in places),
-            }
-        )
+        longitudes = [longitude for longitude, _ in places]
+        present |= keys_with_values(dict(zip(names, (vehicles, times, longitudes), strict=True)))
         yield Records.from_text(
             identifier_column(vehicles),
             text_to_times(text_column(times), source.time_format, source.time_zone),
             latitude=text_column([latitude for _, latitude in places]),
-            longitude=text_column([longitude for longitude, _ in places]),
+            longitude=text_column(longitudes),
             speed=text_column([_property(record, speed_keys) for record in observations]),
             malformed=malformed,
         )
-    check_keys(file, present)
+    check_keys(file, names, present)
 
 
 def property_value(item: object) -> object:
@@ -330,17 +325,11 @@ def read_mds(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     document is not JSON or, with ``refuse_by_rows``, no record has the keys of telemetry.
     """
     vehicle_key = source.columns.get("vehicle", "device_id")
-    present = []
+    names, present = (vehicle_key, "timestamp", "location.lat", "location.lng"), set[str]()
     for telemetry, malformed in json_records(file, ("telemetry",)):
         locations = [r["location"] if isinstance(r.get("location"), dict) else {} for r in telemetry]
-        present.append(
-            {
-                vehicle_key: any(vehicle_key in record for record in telemetry),
-                "timestamp": any("timestamp" in record for record in telemetry),
-                "location.lat": any("lat" in place for place in locations),
-                "location.lng": any("lng" in place for place in locations),
-            }
-        )
+        present |= {key for key in (vehicle_key, "timestamp") if any(key in record for record in telemetry)}
+        present |= {f"location.{key}" for key in ("lat", "lng") if any(key in place for place in locations)}
         yield Records.from_text(
             identifier_column([record.get(vehicle_key) for record in telemetry]),
             text_to_times(text_column([record.get("timestamp") for record in telemetry]), "epoch_ms", None),
@@ -349,4 +338,4 @@ def read_mds(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
             speed=text_column([place.get("speed") for place in locations]),
             malformed=malformed,
         )
-    check_keys(file, present)
+    check_keys(file, names, present)

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from trafficdp.errors import ConfigError, DataError
 from trafficdp.ingest.formats.csv_files import declared_columns, place_columns
-from trafficdp.ingest.formats.json_files import check_keys, declared_records, text_column
+from trafficdp.ingest.formats.json_files import check_keys, declared_records, keys_with_values, text_column
 from trafficdp.ingest.input_file import InputFile
 from trafficdp.ingest.times import Records, text_to_numbers, text_to_times
 from trafficdp.model import SourceDeclaration
@@ -305,15 +305,15 @@ def read_xml(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
         raise ConfigError(f"source {source.name} does not name its records", expected='records = "ELEMENT"')
     columns = declared_columns(source, ("vehicle", "time", *place_columns(source)))
     paths = [tuple(path.split("/")) for path in columns.values()]
-    present, found = [], 0
+    present, found = set[str](), 0
     for rows in _rows(file, source.records, paths):
         values = dict(zip(columns, zip(*rows, strict=True) if rows else [()] * len(columns), strict=True))
-        present.append({columns[ours]: any(v is not None for v in every) for ours, every in values.items()})
+        present |= keys_with_values({columns[ours]: column for ours, column in values.items()})
         found += len(rows)
         yield declared_records(source, values)
     if not found and file.refuse_by_rows:
         raise DataError(f"{file.name} has no records", expected=f"elements {source.records}")
-    check_keys(file, present)
+    check_keys(file, columns.values(), present)
 
 
 def _text_columns(rows: Sequence[Row]) -> Columns:
