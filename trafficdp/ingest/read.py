@@ -274,15 +274,13 @@ def parts_of_files(
 
 def _records(readings: Sequence[Reading]) -> Iterator[Records]:
     """Yield the records of files as they are, with the number of their file; count those that are none."""
-    first = readings[0]
-    large = LARGE.get(first.source.format)
-    on_disk = [each.file for each in readings if isinstance(each.file, InputFile) and each.file.held is None]
-    # others than these have what other processes cannot open
-    for_processes = on_disk if large is not None and len(on_disk) == len(readings) else []
+    first, large = readings[0], LARGE.get(readings[0].source.format)
+    # what is held in memory, and frames, no other process can open
+    files = [each.file for each in readings if isinstance(each.file, InputFile) and each.file.held is None]
+    if large is None or len(files) < len(readings):
+        files, large = [], 0
     # the processes end when all files are read: their memory is for the cleaning
-    with Readers(
-        for_processes, first.read, large=large or 0, named_by_vehicle=first.named_by_file
-    ) as readers:
+    with Readers(files, first.read, large=large, named_by_vehicle=first.named_by_file) as readers:
         for number, reading in enumerate(readings):
             file, rows = reading.file, reading.rows
             # no name holds an iterator: it would keep an archive open as long as an error is looked at

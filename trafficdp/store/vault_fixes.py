@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -250,17 +250,7 @@ class Incoming:
         self._history = _next_history(self._history, name, file.digest, file.declaration, added)
         self._vault.run(
             "INSERT INTO ingests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-            [
-                self._next_id,
-                file.name,
-                file.digest,
-                file.source,
-                file.declaration,
-                file.report,
-                name,
-                self._history,
-                datetime.now(UTC),
-            ],
+            [self._next_id, *astuple(file), name, self._history, datetime.now(UTC)],
         )
         self._next_id += 1
 
