@@ -69,24 +69,35 @@ class CleanedFile:
 
 
 @dataclass(repr=False)
-class _Files:
-    """Of which of ``number`` files every row is; ``of`` (n,) is not read where there is one."""
+class _Sieve:
+    """Rows that are still in (``kept``, a mask), and how many of every file each rule took out.
 
-    number: int
-    of: npt.NDArray[np.int32]
+    ``file`` (n,) is the number of each row's file, of so many ``files``; it is not read where there is one.
+    """
+
+    kept: BoolArray
+    file: npt.NDArray[np.int32]
+    files: int
+    rejected: dict[str, IntArray] = field(default_factory=dict)
+
+    def reject(self, rule: str, bad: BoolArray) -> None:
+        caught = self.kept & bad
+        if caught.any():
+            self.rejected[rule] = self.rejected.get(rule, 0) + self.count(caught)
+        self.kept = self.kept & ~bad
 
     def count(self, rows: BoolArray) -> IntArray:
-        """Return how many of ``rows``, a mask of all rows, each file has, shape (number,)."""
-        if self.number == 1:
+        """Return how many of ``rows``, a mask of all rows, each file has, shape (files,)."""
+        if self.files == 1:
             return np.array([np.count_nonzero(rows)])
-        return np.bincount(self.of[rows], minlength=self.number)
+        return np.bincount(self.file[rows], minlength=self.files)
 
     def extents(self, records: Records, rows: IntArray) -> list[report.Extent | None]:
         """Return for each file the extent in place and time of those of its rows that are in ``rows``.
 
         ``rows`` are positions; None for a file without any.
         """
-        found: list[report.Extent | None] = [None] * self.number
+        found: list[report.Extent | None] = [None] * self.files
         for file, own in self.split(rows):
             if len(own):
                 longitude, latitude = records.longitude[own], records.latitude[own]
@@ -103,28 +114,13 @@ class _Files:
 
     def split(self, rows: IntArray) -> Iterator[tuple[int, IntArray]]:
         """Yield (number of a file, positions of its rows) for every file with some of the given ``rows``."""
-        if self.number == 1:
+        if self.files == 1:
             yield 0, rows
             return
-        rows = rows[np.argsort(self.of[rows], kind="stable")]
-        begins = np.flatnonzero(np.diff(self.of[rows], prepend=-1))
+        rows = rows[np.argsort(self.file[rows], kind="stable")]
+        begins = np.flatnonzero(np.diff(self.file[rows], prepend=-1))
         for own in np.split(rows, begins[1:]) if len(rows) else ():
-            yield int(self.of[own[0]]), own
-
-
-@dataclass(repr=False)
-class _Sieve:
-    """Rows that are still in, and the count of those of every file that each rule took out."""
-
-    kept: BoolArray
-    files: _Files
-    rejected: dict[str, IntArray] = field(default_factory=dict)
-
-    def reject(self, rule: str, bad: BoolArray) -> None:
-        caught = self.kept & bad
-        if caught.any():
-            self.rejected[rule] = self.rejected.get(rule, 0) + self.files.count(caught)
-        self.kept = self.kept & ~bad
+            yield int(self.file[own[0]]), own
 
 
 def clean(
@@ -147,9 +143,8 @@ def clean(
     hour is kept, for a vehicle's other records decide which is meant. Private.
     """
     names, vehicle = _vehicles(records)
-    of = _Files(files, records.file)
-    sieve = _Sieve(np.ones(len(records), dtype=np.bool_), of)
-    in_file = vehicle if files == 1 else np.where(vehicle < 0, vehicle, vehicle * files + of.of)
+    sieve = _Sieve(np.ones(len(records), dtype=np.bool_), records.file, files)
+    in_file = vehicle if files == 1 else np.where(vehicle < 0, vehicle, vehicle * files + records.file)
     no_operator = records.no_operator
     sieve.reject(report.MISSING_VEHICLE, (vehicle < 0) & ~no_operator)
     sieve.reject(report.MISSING_OPERATOR, no_operator)
@@ -175,7 +170,7 @@ def clean(
     order = rows[timeline.order]
     repeated, same_file = np.zeros((2, len(records)), dtype=np.bool_)
     repeated[order[1:]] = np.diff(timeline.along) == 0
-    same_file[order[1:]] = np.diff(of.of[order]) == 0
+    same_file[order[1:]] = np.diff(records.file[order]) == 0
     sieve.reject(report.DUPLICATE_IN_FILE, repeated & same_file)
     reported = sieve.kept & ~derived
     noted |= {
@@ -230,15 +225,14 @@ def _outcomes(
     ``readable``: the positions of those with a place and a time; ``exchanged``: those in the area when their
     degrees are exchanged.
     """
-    of = sieve.files
     rows = np.flatnonzero(sieve.kept)
-    kept, worked_out = of.count(sieve.kept), of.count(sieve.kept & derived)
-    kept_extents, readable_extents = of.extents(records, rows), of.extents(records, readable)
-    swapped, counts = of.count(exchanged), {name: of.count(true) for name, true in noted.items()}
-    days = [frozenset[date]()] * of.number
+    kept, worked_out = sieve.count(sieve.kept), sieve.count(sieve.kept & derived)
+    kept_extents, readable_extents = sieve.extents(records, rows), sieve.extents(records, readable)
+    swapped, counts = sieve.count(exchanged), {name: sieve.count(true) for name, true in noted.items()}
+    days = [frozenset[date]()] * sieve.files
     if period is not None:
         zone = zone_of(period.time_zone)
-        for file, own in of.split(rows):
+        for file, own in sieve.split(rows):
             # clocks differ from UTC by whole quarters of an hour
             quarters = np.unique(records.times.time_us[own] // _QUARTER_US) * (_QUARTER_US // 1_000_000)
             days[file] = frozenset(datetime.fromtimestamp(at, zone).date() for at in quarters.tolist())
@@ -255,7 +249,7 @@ def _outcomes(
                 noted=dict(+Counter({name: int(rows[file]) for name, rows in counts.items()})),
             ),
         )
-        for file in range(of.number)
+        for file in range(sieve.files)
     ]
 
 
