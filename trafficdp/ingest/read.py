@@ -191,7 +191,10 @@ class Reading:
             self.file = held = frame.Frame(given, source, progress, refuse_by_rows=refuse_by_rows)
             self.read = partial(frame.read, source=source)
             self.digest = key.digest(held.sha256())
-        self.rows = _RowCounts()
+        self.readable = self.malformed = self.header_times = 0
+        """Rows that came from the file: read, no rows at all, and of those read with the header's time."""
+        self.a_known_time = False
+        """Whether one of them states an instant, or one that no clock shows or that is too far."""
         self._report: ingest_report.FileReport | None = None
         self.extents = ingest_report.Extents()
         """How far the rows reach, once all are read. For the curator's eyes."""
@@ -213,34 +216,21 @@ class Reading:
 
         ``units`` are the verdicts of the unit check, over all ``files`` (a number) that were read together.
         """
-        rows, self.extents = self.rows, cleaned.extents
-        if rows.header_times:
-            noted = {**self.extents.noted, ingest_report.HEADER_TIME: rows.header_times}
+        self.extents = cleaned.extents
+        if self.header_times:
+            noted = {**self.extents.noted, ingest_report.HEADER_TIME: self.header_times}
             self.extents = replace(self.extents, noted=noted)
-        malformed = {ingest_report.MALFORMED_ROW: rows.malformed} if rows.malformed else {}
+        malformed = {ingest_report.MALFORMED_ROW: self.malformed} if self.malformed else {}
         self._report = ingest_report.FileReport(
             file=self.file.name,
             source=self.source.name,
-            rows_in=rows.readable + rows.malformed,
+            rows_in=self.readable + self.malformed,
             rows_kept=cleaned.kept,
             rejected={**malformed, **cleaned.rejected},
             derived=cleaned.derived,
             lint=units,
             files=files,
         )
-
-
-@dataclass
-class _RowCounts:
-    """Rows that came from a file: those that were read, those that were none, those with a header's time.
-
-    ``a_known_time``: whether one of them states an instant, or one that no clock shows or that is too far.
-    """
-
-    readable: int = 0
-    malformed: int = 0
-    header_times: int = 0
-    a_known_time: bool = False
 
 
 def parts_of_files(
@@ -282,17 +272,17 @@ def _records(readings: Sequence[Reading]) -> Iterator[Records]:
     # the processes end when all files are read: their memory is for the cleaning
     with Readers(files, first.read, large=large, named_by_vehicle=first.named_by_file) as readers:
         for number, reading in enumerate(readings):
-            file, rows = reading.file, reading.rows
+            file = reading.file
             # no name holds an iterator: it would keep an archive open as long as an error is looked at
             for lot in file.file_groups(named_by_vehicle=reading.named_by_file):
                 for block in readers.read_blocks(lot, reading.read):
                     times = block.times
-                    rows.malformed += block.malformed
-                    rows.header_times += block.header_times
-                    rows.readable += len(block)
-                    rows.a_known_time |= bool((times.readable | times.skipped_hour | times.far).any())
+                    reading.malformed += block.malformed
+                    reading.header_times += block.header_times
+                    reading.readable += len(block)
+                    reading.a_known_time |= bool((times.readable | times.skipped_hour | times.far).any())
                     yield replace(block, file=np.full(len(block), number, dtype=np.int32))
-            if rows.readable and not rows.a_known_time and file.refuse_by_rows:
+            if reading.readable and not reading.a_known_time and file.refuse_by_rows:
                 raise _no_times(file, reading.source)
             file.tell_progress(file.size)
 

@@ -81,8 +81,9 @@ def test_half_of_the_hours_of_a_week_see_nearly_a_whole_fleet():
 
 def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch):
     facts = {}
-    vault = SimpleNamespace(facts=facts, connection=duckdb.connect())
-    vault.connection.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
+    database = duckdb.connect()
+    database.execute("CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR)")
+    vault = SimpleNamespace(facts=facts, run=database.execute)
     files = [1]
     monkeypatch.setattr(vault_fixes, "data_version", lambda _: None)
     monkeypatch.setattr(vault_fixes, "number_of_files", lambda _: files[-1])
@@ -102,7 +103,7 @@ def test_a_plan_pins_no_study_area_and_wants_that_of_the_first_file(monkeypatch)
     # the files of another area were all undone
     vault_fixes.pin_area(vault, "a", dry_run=False)
     assert facts == {"area_hash": "a"}
-    assert vault.connection.execute("FROM meta").fetchall() == [*facts.items()]
+    assert database.execute("FROM meta").fetchall() == [*facts.items()]
 
 
 def test_a_release_is_made_at_a_whole_second(monkeypatch):
