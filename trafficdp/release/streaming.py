@@ -112,8 +112,7 @@ class LiveStream:
         """
         with self._curators("stream") as curator:
             self._open(curator)
-            self._place(curator)
-            return self._progress(curator)
+            return self._place(curator)
 
     @property
     def specification(self) -> Specification:
@@ -148,8 +147,7 @@ class LiveStream:
                 if not self._met(curator, arrival.digest):
                     batch, file = self._begin_file(curator, [arrival], arrival.digest)
                     self._take(curator, batch, file, len(batch), live=live)
-            self._place(curator)
-            return self._progress(curator)
+            return self._place(curator)
 
     def replay(
         self,
@@ -177,8 +175,7 @@ class LiveStream:
             with self._curators("stream") as curator:
                 self._open(curator)
                 file = self._take(curator, batch, file, stop, live=False)
-                self._place(curator)
-                tell(self._progress(curator))
+                tell(self._place(curator))
 
     def end(self) -> Progress:
         """Publish the steps that are still open and end the stream, which then takes no more records.
@@ -191,8 +188,7 @@ class LiveStream:
                 return self._progress(curator)
             with self._unmaking():
                 self._commit(curator, self._close_steps(everything=True), None, ended=True)
-            self._place(curator)
-            return self._progress(curator)
+            return self._place(curator)
 
     def _noise(self) -> SecureNoise:
         return SecureNoise()
@@ -371,12 +367,14 @@ class LiveStream:
         vault_releases.add_publication(vault, replace(stored, sequence=entry.sequence))
         return entry
 
-    def _place(self, curator: Curator) -> None:
+    def _place(self, curator: Curator) -> Progress:
+        """Write what was committed and is not written yet; return how far the stream is."""
         state = self._state
         newest = place_newest_publication(curator, self.specification.release_id, state.placed)
         if newest != state.placed:
             state.placed = newest
             failpoint("files placed")
+        return self._progress(curator)
 
     def _progress(self, curator: Curator) -> Progress:
         specification, stream = self.specification, self._stream

@@ -172,6 +172,15 @@ def _none() -> IntArray:
     return np.zeros(0, dtype=np.int64)
 
 
+def _repeats(vehicle: IntArray, time_us: IntArray) -> BoolArray:
+    """Return which (vehicle, instant) pairs stand earlier in the arrays, shape (n,)."""
+    # slow to load, and most commands have no stream
+    import pandas as pd
+
+    repeats: BoolArray = pd.DataFrame({"vehicle": vehicle, "time": time_us}).duplicated().to_numpy()
+    return repeats
+
+
 @dataclass
 class StreamWindow:
     """The steps that are not closed: sums of accepted records, and which instants vehicles have reported.
@@ -191,48 +200,25 @@ class StreamWindow:
         Earlier is in the window or before it in the arrays. ``vehicle`` holds numbers of ``Numbering``,
         ``newest_us`` the newest instant of each record's vehicle before these records, shape (n,) each.
         """
-        order = np.lexsort((time_us, vehicle))
-        same = (vehicle[order[1:]] == vehicle[order[:-1]]) & (time_us[order[1:]] == time_us[order[:-1]])
-        result = np.zeros(len(vehicle), dtype=np.bool_)
-        result[order[1:]] = same
-        result |= time_us == newest_us
+        result: BoolArray = _repeats(vehicle, time_us) | (time_us == newest_us)
         asked = np.flatnonzero(~result & (time_us < newest_us))
         if len(asked):
-            result[asked] = self._met(vehicle[asked], time_us[asked])
+            near = np.isin(self.seen_vehicle, np.unique(vehicle[asked]))
+            vehicles = np.append(self.seen_vehicle[near], vehicle[asked])
+            times = np.append(self.seen_time_us[near], time_us[asked])
+            result[asked] = _repeats(vehicles, times)[-len(asked) :]
         return result
-
-    def _met(self, vehicle: IntArray, time_us: IntArray) -> BoolArray:
-        near = np.isin(self.seen_vehicle, np.unique(vehicle))
-        vehicles = np.concatenate([self.seen_vehicle[near], vehicle])
-        times = np.concatenate([self.seen_time_us[near], time_us])
-        old = len(vehicles) - len(vehicle)
-        order = np.lexsort((times, vehicles))
-        fresh = np.append(
-            True,
-            (vehicles[order[1:]] != vehicles[order[:-1]]) | (times[order[1:]] != times[order[:-1]]),
-        )
-        # the sort is stable: what was met comes first in its group
-        first = np.maximum.accumulate(np.where(fresh, np.arange(len(order)), 0))
-        met = np.empty(len(order), dtype=np.bool_)
-        met[order] = order[first] < old
-        return met[old:]
 
     def add(self, rows: Mapping[str, IntArray]) -> None:
         """Add accepted records, or sums of some, to ``rows``: COLUMNS by name, all of shape (n,).
 
         ``total`` is of x and ``products`` of x (S - x), x being the clipped speed in steps.
         """
-        both = {name: np.concatenate([self.rows[name], rows[name]]) for name in COLUMNS}
-        order = np.lexsort((both["vehicle"], both["bin"], both["step"]))
-        if not len(order):
-            return
-        step, bin_, vehicle = (both[name][order] for name in COLUMNS[:3])
-        fresh = np.append(
-            True, (step[1:] != step[:-1]) | (bin_[1:] != bin_[:-1]) | (vehicle[1:] != vehicle[:-1])
-        )
-        first = np.flatnonzero(fresh)
-        summed = {name: np.add.reduceat(both[name][order], first) for name in COLUMNS[3:]}
-        self.rows = {"step": step[first], "bin": bin_[first], "vehicle": vehicle[first], **summed}
+        import pandas as pd
+
+        both = pd.DataFrame({name: np.append(self.rows[name], rows[name]) for name in COLUMNS})
+        summed = both.groupby([*COLUMNS[:3]], as_index=False).sum()
+        self.rows = {name: summed[name].to_numpy() for name in COLUMNS}
 
     def remove_step(self, step: int, seen_before_us: int) -> dict[str, IntArray]:
         """Remove the sums of ``step`` and return them; forget instants before ``seen_before_us``."""
@@ -264,6 +250,9 @@ class StreamWindow:
 Arrays = dict[str, npt.NDArray[np.generic]]
 LEAD_US = 5 * MINUTE_US
 FATES = ("accepted", "outside", "ahead", "late", "repeated", "over_cap", "no_budget", "no_account")
+NUMBERED = ("vehicles", "cells", "slots", "bins")
+ACCOUNTS = ("nodes_used", "charged", "pairs", "records", "visitors")
+"""What a stream keeps besides its tree: keys that are numbered, and arrays of vehicles and of bins."""
 _NEVER = np.iinfo(np.int64).min
 MEAN, PRODUCT = 0, 1
 
@@ -543,15 +532,8 @@ class Stream:
             **{f"window_{name}": values for name, values in self.window.state().items()},
         }
         kept: Arrays = {
-            "vehicles": self.vehicles.keys,
-            "cells": self.cells.keys,
-            "slots": self.slots.keys,
-            "bins": self.bins.keys,
-            "nodes_used": self.nodes_used,
-            "charged": self.charged,
-            "pairs": self.pairs,
-            "records": self.records,
-            "visitors": self.visitors,
+            **{name: getattr(self, name).keys for name in NUMBERED},
+            **{name: getattr(self, name) for name in ACCOUNTS},
             **{f"bank_{name}": values for name, values in self.bank.state().items()},
         }
         return opened, kept
@@ -572,11 +554,10 @@ class Stream:
         stream.fates = np.array(opened["fates"], dtype=np.int64)
         stream.newest_us = np.array(opened["newest_us"], dtype=np.int64)
         stream.window = StreamWindow.from_state(_part(opened, "window_"))
-        for name in ("vehicles", "cells", "slots", "bins"):
+        for name in NUMBERED:
             setattr(stream, name, Numbering(np.array(kept[name], dtype=np.int64)))
-        for name in ("nodes_used", "pairs", "records", "visitors"):
-            setattr(stream, name, np.array(kept[name], dtype=np.int64))
-        stream.charged = np.array(kept["charged"], dtype=np.bool_)
+        for name in ACCOUNTS:
+            setattr(stream, name, np.array(kept[name], dtype=getattr(stream, name).dtype))
         stream.can_pay = stream.charged.copy()
         if len(kept["bank_count"]):
             stream.bank = SignedCounterBank.from_state(_part(kept, "bank_"))

@@ -421,6 +421,19 @@ def _statistic_view(
     often, columns = chance_in_words(level, language), _columns(table, statistic, unit)
     if stated.interval_kind != IntervalKind.CALIBRATED:
         often = language.gettext("at least {often}", often=often)
+    by_chance = (
+        *(language.gettext("slower: {chance}", chance=each) for each in reversed(chances)),
+        language.gettext("neither is more likely than not"),
+        *(language.gettext("faster: {chance}", chance=each) for each in chances),
+    )
+    by_share = (*shares[:3], language.gettext("neither is sure, or no service"), *shares[3:])
+    # the class letters, and what they mean in words
+    legends = {
+        "classes": (files_classes.PLAIN, files_classes.classes_in_words(breaks, language)),
+        "width_classes": (files_classes.WIDTHS, files_classes.classes_in_words(widths, language)),
+        "chance_classes": (files_classes.CHANCES, by_chance),
+        "share_classes": (files_classes.CHANCES, by_share),
+    }
     return {
         "number": number,
         "columns": columns,
@@ -442,29 +455,7 @@ def _statistic_view(
         "calibration": "" if stated.calibration is None else stated.calibration.in_words,
         "breaks": breaks,
         "widths": widths,
-        # the lines of legends: the class letter, and the values in words
-        "classes": [*zip(files_classes.PLAIN, files_classes.classes_in_words(breaks, language), strict=True)],
-        "width_classes": [
-            *zip(files_classes.WIDTHS, files_classes.classes_in_words(widths, language), strict=True)
-        ],
-        "chance_classes": [
-            *zip(
-                files_classes.CHANCES,
-                (
-                    *(language.gettext("slower: {chance}", chance=each) for each in reversed(chances)),
-                    language.gettext("neither is more likely than not"),
-                    *(language.gettext("faster: {chance}", chance=each) for each in chances),
-                ),
-                strict=True,
-            )
-        ],
-        "share_classes": [
-            *zip(
-                files_classes.CHANCES,
-                (*shares[:3], language.gettext("neither is sure, or no service"), *shares[3:]),
-                strict=True,
-            )
-        ],
+        **{name: [*zip(letters, texts, strict=True)] for name, (letters, texts) in legends.items()},
     }
 
 
