@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import hours_of_day, longer_slots_of, zone_km2
@@ -132,18 +131,18 @@ class SavedPlan:
                 expected=f"{float(bound.upper):g} {bound.unit.label}, and its step",
                 todo="restore [map], or plan again",
             )
-        frozen = replace(
+        named = replace(
             request,
             loss=self.loss,
             tolerance=_by_statistic(facts["tolerance"]),
             min_vehicles=facts["min_vehicles"],
             interval_level=facts["interval_level"],
             accounting=facts["accounting"],
+            mechanism=_by_statistic(facts["mechanism"]),
         )
-        named = replace(frozen, mechanism=_by_statistic(facts["mechanism"]))
         grid = self.grid
-        keep, kept = kept_bins(counts, frozen.min_vehicles, grid.may_publish(counts.cell, counts.slot))
-        calibrated = calibrated_from_facts(facts["calibrated"], frozen.facts(kept))
+        keep, kept = kept_bins(counts, named.min_vehicles, grid.may_publish(counts.cell, counts.slot))
+        calibrated = calibrated_from_facts(facts["calibrated"], named.facts(kept))
         if isinstance(calibrated, SimulatesOwnCity):
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
             calibrated = calibrated.with_expected_fleet(request.fleet, request.zone_km2)
@@ -173,10 +172,6 @@ def _by_statistic(facts: Mapping[str, Any]) -> dict[Statistic, Any]:
     return {statistic: facts[statistic.value] for statistic in Statistic if statistic.value in facts}
 
 
-# The questions of `plan`, answered from public counts and the vehicles' accounts. Nothing is spent.
-
-
-IntArray = npt.NDArray[np.int64]
 LookedAt = Callable[[Grid], None]
 """Told of every map before it is looked at, for a progress bar."""
 
@@ -395,15 +390,8 @@ class Planning:
                 expected="one that is wider than the rounding of speeds alone",
                 todo="ask for a wider one, or choose a smaller speed_step",
             )
-        answer = results.Answer(
-            width,
-            question.goal,
-            needed[planner_allocation.WidthGoal.MEDIAN],
-            needed[planner_allocation.WidthGoal.EVERY],
-            (),
-            None,
-            None,
-        )
+        of_median, of_every = (needed[each] for each in planner_allocation.WidthGoal)
+        answer = results.Answer(width, question.goal, of_median, of_every)
         plan, counts = self._at(grid, replace(request, loss=found), question, answer)
         if found > plan.budget_left and plan.budget_left.pico > 0:
             wider = suggest.data_needed(
@@ -424,7 +412,7 @@ class Planning:
         chosen = suggest.best_fitting_map(options)
         if chosen is None:
             raise self._nothing_fits(request, question, width, options)
-        answer = results.Answer(width, question.goal, None, None, tuple(options), chosen, None)
+        answer = results.Answer(width, question.goal, options=tuple(options), chosen=chosen)
         here = next(
             (option for option in options if option.grid == self._config.grid and not option.fits), None
         )
@@ -503,17 +491,11 @@ class Planning:
         return found
 
     def _counts(self, grid: Grid) -> Counts:
+        """Return the counts of ``grid``; those of unions of the configured slots are merged from these."""
         self._looked_at(grid)
-        longer = self._longer(grid)
-        if longer is not None:
-            return longer
-        return self._contributions(grid, may_be_empty=True).counts
-
-    def _longer(self, grid: Grid) -> Counts | None:
-        """The counts of the configured map in longer slots, where these are unions of its own; else None."""
         own, kind = self._config.grid, grid.slot_kind
         if kind not in LONGER[own.slot_kind] or grid != replace(own, slot_kind=kind):
-            return None
+            return self._contributions(grid, may_be_empty=True).counts
         here = self._contributions(own, may_be_empty=True).counts
         return here.merged(here.cell, longer_slots_of(own, here.slot, kind) - OFFSET[kind]).counts
 

@@ -158,11 +158,11 @@ class Answer:
 
     half_width: float
     goal: WidthGoal
-    median_loss: Loss | None
-    every_loss: Loss | None
-    options: tuple[MapOption, ...]
-    chosen: MapOption | None
-    growth_of_configured: DataNeeded | None
+    median_loss: Loss | None = None
+    every_loss: Loss | None = None
+    options: tuple[MapOption, ...] = ()
+    chosen: MapOption | None = None
+    growth_of_configured: DataNeeded | None = None
 
 
 @dataclass(frozen=True, slots=True)
