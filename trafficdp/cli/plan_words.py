@@ -341,17 +341,17 @@ def _show_verdict(output: Output, result: Plan) -> None:
     if verdict.yardstick:
         judged = "it is the city-wide average that other maps are compared with"
     elif verdict.rule is RefusalRule.SKILL:
-        judged = f"the expected error of the {of.words} is {value:.3g} {unit}; at most {limit:.3g} {unit} "
-        judged += (
-            "is allowed (90 % of the error of one city-wide average). In simulated cities the map is less "
-        )
-        judged += (
+        judged = (
+            f"the expected error of the {of.words} is {value:.3g} {unit}; at most {limit:.3g} {unit} is "
+            "allowed (90 % of the error of one city-wide average). In simulated cities the map is less "
             f"accurate than that average in {percent(verdict.worse)} of draws; {percent(MOST_WORSE)} is "
+            "allowed"
         )
-        judged += "allowed"
     else:
-        judged = f"the interval of the {of.words} in the median {_bin(result)} spans {value:.3g} {unit}, and "
-        judged += f"the whole range is {limit:.3g} {unit}"
+        judged = (
+            f"the interval of the {of.words} in the median {_bin(result)} spans {value:.3g} {unit}, and the "
+            f"whole range is {limit:.3g} {unit}"
+        )
     if verdict.refused:
         output.say(f"It would be REFUSED: {judged}.")
     else:

@@ -11,9 +11,9 @@ import numpy as np
 
 from trafficdp.errors import UsageError, one_of
 from trafficdp.export.files import classes
-from trafficdp.export.files.language import ENGLISH, PLACES, Language, fill_template, render_sentence
+from trafficdp.export.files.language import ENGLISH, Language, fill_template, render_sentence
 from trafficdp.export.files.tables import CRS, published_statistics, unique_polygons
-from trafficdp.export.map.html_map import html_bytes
+from trafficdp.export.map.html_map import html_bytes, places_in_words
 from trafficdp.export.report.maps import ReportMaps, fullest_slot, legend
 from trafficdp.model import Statistic
 from trafficdp.privacy.estimate import BinStatus
@@ -97,12 +97,8 @@ def release_card(release: Release) -> str:
     rows = np.flatnonzero(release.slot == slot)
     numbers = np.column_stack(classes.shown_numbers(published_frame(release), statistic, unit))
     most = classes.shown_largest(statistic, release.request.bound, unit)
-    read = [
-        (row, classes.number_in_words(value, low, high, most))
-        for row, (value, low, high) in zip(
-            rows[:LONGEST_TABLE].tolist(), numbers[rows].tolist(), strict=False
-        )
-    ]
+    shown = rows[:LONGEST_TABLE]
+    read = [classes.number_in_words(value, low, high, most) for value, low, high in numbers[shown].tolist()]
     rest = len(rows) - len(read)
     more = language.gettext(
         "and {number} more: {call} has all.", number=language.fixed(rest), call="to_frame()"
@@ -111,9 +107,7 @@ def release_card(release: Release) -> str:
         title,
         [
             (
-                release.place[row]
-                if release.grid.zones is not None
-                else language.translate_sentence(release.place[row], PLACES),
+                place,
                 language.number(language.gettext(each.value)),
                 language.gettext(
                     "{first} to {last}", first=language.number(each.low), last=language.number(each.high)
@@ -121,7 +115,7 @@ def release_card(release: Release) -> str:
                 if each.low
                 else "",
             )
-            for row, each in read
+            for place, each in zip(places_in_words(release, shown, language), read, strict=True)
         ],
         columns=(language.gettext("Where"), value, language.gettext("{level} % interval", level=level)),
         sentences=(*([more] if rest else []), *sentences),

@@ -28,9 +28,6 @@ from trafficdp.release.results import Plan
 from trafficdp.store.analyst import AnalystSession
 from trafficdp.store.store_files import RELEASED_NAME
 
-# An answer: the published numbers of its release and public counts, as the table that DuckDB arranges.
-
-
 COUNTED = "counted"
 """Status of a bin in an answer that holds counts alone."""
 _TEXTS = (Kind.PLACE, Kind.SLOT_LABEL, Kind.SLOT_START, Kind.SLOT_END, Kind.STATUS)

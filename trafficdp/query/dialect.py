@@ -19,9 +19,6 @@ from sqlglot.tokenizer_core import TokenType
 from trafficdp.errors import UsageError
 from trafficdp.model import QUANTILES, SlotKind, SpeedUnit, Statistic
 
-# The words of the dialect, refusals that repeat nothing else, and values that a question writes out.
-
-
 LONGEST_SHOWN = 60
 """Characters of a question that a refusal repeats."""
 LONGEST_REFUSAL = 149

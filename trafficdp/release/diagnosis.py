@@ -198,11 +198,9 @@ class _Examination:
         return None
 
     def _tables(self) -> list[str]:
-        try:
-            with store_failures("reading it"):
-                return [] if self._vault is None else store_vault.tables(self._vault.connection)
-        except TrafficdpError:
-            return []
+        with suppress(TrafficdpError), store_failures("reading it"):
+            return [] if self._vault is None else store_vault.tables(self._vault.connection)
+        return []
 
     def _table(self, table: str) -> None:
         if self._vault is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     import geopandas
     import pandas as pd
     from matplotlib.axes import Axes
-
-
-# What a plan is asked, and what the calls of a workspace give back.
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,23 +390,21 @@ def _report_of(curator: Curator, release_id: str, against: str | None) -> bytes 
 
 def summaries(curator: Curator, store: Path) -> list[ReleaseSummary]:
     """Return a summary of every charged release, in order of their charges."""
-    entries = {row.sequence: row.facts for row in vault_ledger.ledger_rows(curator.vault)}
-    return [
-        ReleaseSummary(
+    charges = {row.sequence: row.facts for row in vault_ledger.ledger_rows(curator.vault)}
+    found = []
+    for stored in vault_releases.all_releases(curator.vault):
+        charge = charges[stored.sequence]
+        kind = next(kind for kind in LossKind if kind.pico_key in charge)
+        summary = ReleaseSummary(
             id=stored.release_id,
             status="withdrawn" if stored.withdrawn else "published" if stored.published else "unfinished",
             sequence=stored.sequence,
-            loss=_loss(entries[stored.sequence]),
-            created_at=str(entries[stored.sequence]["at"]),
+            loss=LOSSES[kind](int(str(charge[kind.pico_key]))),
+            created_at=str(charge["at"]),
             folder=folder_of(store, stored.release_id),
         )
-        for stored in vault_releases.all_releases(curator.vault)
-    ]
-
-
-def _loss(charge: Mapping[str, object]) -> Loss:
-    kind = next(kind for kind in LossKind if kind.pico_key in charge)
-    return LOSSES[kind](int(str(charge[kind.pico_key])))
+        found.append(summary)
+    return found
 
 
 def context_of(

@@ -212,9 +212,6 @@ class Specification:
         )
 
 
-# The specification of a release: what is frozen with its charge, the disclosure included.
-
-
 VALUES, PRESENCE = (
     model.NeighbouringRelation.REPLACE_USER_VALUES,
     model.NeighbouringRelation.ADD_OR_REMOVE_USER,

@@ -152,8 +152,9 @@ def compare(
         plan = workspace.plan(loss_from_options(epsilon, rho), suggestions=False)
         if plan.allocation.fleets:
             ways = noise_options(plan)
-            settings.output.result(as_json(facts_for_declared_grid(plan, ways)))
-            show_noise_options(settings.output, plan, ways)
+            reason = noise_reason(plan, ways)
+            settings.output.result(as_json(facts_for_declared_grid(plan, ways, reason)))
+            show_noise_options(settings.output, plan, ways, reason)
             return
         request, counts = plan.allocation.request, plan.allocation.counts
         free = replace(request, mechanism=dict.fromkeys(request.tolerance, AUTO), accounting="best")
@@ -193,8 +194,8 @@ def comparison_facts(plan: Plan, auto: Allocation, seed: int) -> ComparisonFacts
     )
 
 
-def facts_for_declared_grid(plan: Plan, options: tuple[NoiseOption, ...]) -> ComparisonFacts:
-    """Return ``options`` as the plain values that the command prints as JSON."""
+def facts_for_declared_grid(plan: Plan, options: tuple[NoiseOption, ...], reason: str) -> ComparisonFacts:
+    """Return ``options``, and the ``reason`` of one, as the plain values that the command prints as JSON."""
     request = plan.allocation.request
     factor = float(request.bound.unit.factor_to(plan.display_unit))
     return ComparisonFacts(
@@ -203,7 +204,7 @@ def facts_for_declared_grid(plan: Plan, options: tuple[NoiseOption, ...]) -> Com
         bins=plan.allocation.counts.bins,
         bins_withheld=0,
         seed=REFERENCE_SEED,
-        auto=noise_reason(plan, options),
+        auto=reason,
         maps=tuple(
             MapFacts(
                 map=way.name,
@@ -364,8 +365,8 @@ def noise_reason(plan: Plan, options: tuple[NoiseOption, ...]) -> str:
     )
 
 
-def show_noise_options(output: Output, plan: Plan, options: tuple[NoiseOption, ...]) -> None:
-    """Print ``options`` as a table for people."""
+def show_noise_options(output: Output, plan: Plan, options: tuple[NoiseOption, ...], reason: str) -> None:
+    """Print ``options`` as a table for people, and the ``reason`` of one."""
     request, unit = plan.allocation.request, plan.display_unit.label
     factor = float(request.bound.unit.factor_to(plan.display_unit))
     rows: list[list[object]] = []
@@ -396,5 +397,4 @@ def show_noise_options(output: Output, plan: Plan, options: tuple[NoiseOption, .
         "Both kinds of noise keep to that epsilon for every possible vehicle, Gaussian noise except with "
         "probability delta. The losses of Gaussian noise add up more slowly over many releases."
     )
-    words = noise_reason(plan, options)
-    output.say(f"{words[0].upper()}{words[1:]}. Nothing was spent.")
+    output.say(f"{reason[0].upper()}{reason[1:]}. Nothing was spent.")

@@ -22,9 +22,6 @@ from trafficdp.query.recognise import is_priced
 from trafficdp.store.analyst import COLUMNS, DEFAULT_TIMEOUT, TABLES, AnalystSession
 from trafficdp.store.store_files import RELEASED_NAME
 
-# Statements from a terminal or a pipe: read until ``;``, run one by one.
-
-
 PROMPT = "trafficdp> "
 CONTINUED = "      ...> "
 HELP = (
@@ -125,12 +122,6 @@ def _typed(output: Output) -> Iterator[str]:
             continue
         statements, pending = split_statements(f"{pending}{line}\n")
         yield from statements
-
-
-# `trafficdp sql`: any query on what is released, and priced questions to the records.
-#
-# What is released needs neither vault nor key, and costs nothing. SELECT WITH DIFFERENTIAL_PRIVACY is
-# charged.
 
 
 TABLE = "table"

@@ -40,12 +40,7 @@ if TYPE_CHECKING:
 # base64. The list of parts says what there is, in which order.
 
 
-TYPES: dict[str, np.dtype[Any]] = {
-    "u1": np.dtype("<u1"),
-    "u4": np.dtype("<u4"),
-    "i4": np.dtype("<i4"),
-    "f8": np.dtype("<f8"),
-}
+TYPES: dict[str, np.dtype[Any]] = {name: np.dtype(f"<{name}") for name in ("u1", "u4", "i4", "f8")}
 """What JavaScript has typed arrays for."""
 NOTHING = -(2**31)
 """Stands for a number that was not released, in a column of whole numbers; in one of floats it is NaN."""
@@ -197,7 +192,7 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     # the edge of the study area, in one piece across the antimeridian
     parts_of_area = shapely.get_parts(release.grid.area.geometry)
     area = shapely.transform(parts_of_area, lambda xy: unwrapped_longitudes(xy, drawing.cut))
-    places = _places(release, np.unique(position, return_index=True)[1], language)
+    places = places_in_words(release, np.unique(position, return_index=True)[1], language)
     slot_columns = number_columns(
         table, release.slot, position, published_statistics(release), release.request.display_unit
     )
@@ -269,8 +264,8 @@ def html_bytes(release: Release, *, live_seconds: int | None = None) -> bytes:
     return text.encode()
 
 
-def _places(release: Release, rows: IntArray, language: Language) -> list[str]:
-    """The names of hexagons in ``language``; zones have names of their own."""
+def places_in_words(release: Release, rows: IntArray, language: Language) -> list[str]:
+    """Return the names of the places of the bins ``rows`` in ``language``; zones have names of their own."""
     names: list[str] = release.place[rows].tolist()
     return (
         [language.translate_sentence(each, PLACES) for each in names] if release.grid.zones is None else names
@@ -475,7 +470,7 @@ def _plain_rows(
         rows
     ]
     lines, spelled = [], release.grid.spelled(release.cell)
-    places = _places(release, rows, language)
+    places = places_in_words(release, rows, language)
     for row, place, (value, low, high) in zip(rows.tolist(), places, numbers.tolist(), strict=True):
         read = files_classes.number_in_words(value, low, high, view["most"])
         ends = {"low": language.number(read.low), "high": language.number(read.high), "unit": view["unit"]}
