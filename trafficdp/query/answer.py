@@ -205,7 +205,11 @@ def _values(column: AnswerColumn, frame: pd.DataFrame, counts: Counts, unit: Spe
         texts = frame["hex_id" if kind is Kind.CELL else kind.value]
         return [None if pd.isna(text) else str(text) for text in texts]
     if kind.of_clock:
-        return [_clock(kind, label) for label in frame["slot_label"].tolist()]
+        # the local time in a label such as "2026-03-02 07:00 +01:00" or "07:00-08:00"
+        labels = frame["slot_label"].tolist()
+        if kind is Kind.HOUR:
+            return [int(label[11:13] if label[4] == "-" else label[:2]) for label in labels]
+        return [label[:10] if kind is Kind.DATE else label.lower() for label in labels]
     if kind is Kind.SLOT:
         return frame["slot"].to_numpy(dtype=np.int64)
     if kind.counts:
@@ -218,13 +222,6 @@ def _values(column: AnswerColumn, frame: pd.DataFrame, counts: Counts, unit: Spe
         return frame[stem + end.value]
     numbers = frame[stem + end.value].to_numpy(dtype=np.float64)
     return _root(numbers, end) if kind is Kind.STDDEV else numbers
-
-
-def _clock(kind: Kind, label: str) -> int | str:
-    """Return the part of the local time in a label such as "2026-03-02 07:00 +01:00" or "07:00-08:00"."""
-    if kind is Kind.HOUR:
-        return int(label[11:13] if label[4] == "-" else label[:2])
-    return label[:10] if kind is Kind.DATE else label.lower()
 
 
 def _root(variance: FloatArray, end: End) -> FloatArray:

@@ -283,7 +283,8 @@ def _renumber(order: exp.Order, places: list[int]) -> None:
 def _swap(node: exp.Expr, aliases: Aliases, mentions: dialect.Mentions) -> exp.Expr:
     """Replace aggregates and bins in ``node`` by columns of the answer, in place; return the result."""
     if isinstance(node, exp.Query):
-        _check_tables(node)
+        if any(table.name.lower() in dialect.TABLES for table in node.find_all(exp.Table)):
+            raise dialect.RefusedError("only the priced SELECT reads records", "latest_cells", node, "FROM")
         return node
     if isinstance(node, exp.Window):
         _swap_inside(_of_window(node), aliases, mentions)
@@ -349,12 +350,6 @@ def _is_column(node: exp.Expr) -> bool:
     except dialect.RefusedError:
         return False
     return found is not None and found.kind.measured
-
-
-def _check_tables(query: exp.Query) -> None:
-    """Raise RefusedError if ``query``, a nested SELECT, reads the records."""
-    if any(table.name.lower() in dialect.TABLES for table in query.find_all(exp.Table)):
-        raise dialect.RefusedError("only the priced SELECT reads records", "latest_cells", query, "FROM")
 
 
 def _answered(column: dialect.AnswerColumn) -> exp.Column:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any
 
 from sqlglot import exp
@@ -73,7 +74,8 @@ def read_statement(text: str) -> PricedStatement:
         raise RefusedError("the question cannot be read: a quote or comment does not end", _FORM) from None
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
-    if len(tokens) > MOST_TOKENS or _depth(tokens) > DEEPEST_NESTING:
+    deepest = max(accumulate(map(_step, tokens)), default=0)
+    if len(tokens) > MOST_TOKENS or deepest > DEEPEST_NESTING:
         raise RefusedError("the question is too long or nested too deeply", "fewer words and brackets")
     if any(token.token_type is TokenType.SEMICOLON for token in tokens):
         raise RefusedError("a priced question is one statement", "one at a time, without ;")
@@ -124,14 +126,6 @@ def _opens(tokens: list[Token], place: int) -> bool:
 def _step(token: Token) -> int:
     opening = token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
     return opening - (token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET))
-
-
-def _depth(tokens: list[Token]) -> int:
-    depth = deepest = 0
-    for token in tokens:
-        depth += _step(token)
-        deepest = max(deepest, depth)
-    return deepest
 
 
 def _end(tokens: list[Token], place: int) -> int:

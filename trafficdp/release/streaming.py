@@ -284,7 +284,13 @@ class LiveStream:
         part = batch.select(slice(stop))
         with self._unmaking():
             self._stream.open_accounts(part.vehicle[file.rows_taken :])
-            self._permit(curator)
+            # who can pay, by what other releases have left every vehicle
+            vault, at = curator.vault, self.specification.created_at
+            windows = vault_ledger.promise_in_force(vault).policy.windows(at)
+            spent = [vault_ledger.spent(vault, self._stream.vehicles.keys, each) for each in windows]
+            self._stream.set_can_pay(
+                remaining_loss(windows, spent) >= self._state.sums.allowance.epsilon.pico
+            )
             while True:
                 row = self._stream.process(part, file.rows_taken, now_us)
                 closings = self._close_steps()
@@ -299,12 +305,6 @@ class LiveStream:
         while self._stream.has_step_to_close(everything=everything):
             closings.append(self._stream.close_step(self._noise()))
         return [closed for closed in closings if closed is not None]
-
-    def _permit(self, curator: Curator) -> None:
-        """Say who can pay, by what other releases have left every vehicle."""
-        windows = vault_ledger.promise_in_force(curator.vault).policy.windows(self.specification.created_at)
-        spent = [vault_ledger.spent(curator.vault, self._stream.vehicles.keys, each) for each in windows]
-        self._stream.set_can_pay(remaining_loss(windows, spent) >= self._state.sums.allowance.epsilon.pico)
 
     def _commit(
         self,

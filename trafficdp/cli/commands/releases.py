@@ -215,11 +215,13 @@ def verify(
     """Recompute every vehicle's loss, every hash and the ledger entry; fail on any difference."""
     settings: options.Settings = context.obj
     with settings.output.spinner("verifying"):
-        checks = (
-            recomputation.verify_public(_folder(settings, release), zones)
-            if public
-            else settings.workspace().verify(release)
-        )
+        if public:
+            named = Path(release)
+            # where it is no folder, the one in the store; no store is opened
+            folder = named if named.is_dir() else publication.folder_of(settings.workspace().store, release)
+            checks = recomputation.verify_public(folder, zones)
+        else:
+            checks = settings.workspace().verify(release)
     for check in checks:
         settings.output.say(
             f"{'ok    ' if check.passed else 'FAILED'} {check.name}"
@@ -250,12 +252,6 @@ def verify(
             got="; ".join(f"{', '.join(names)}: {found}" for found, names in causes.items()),
             todo="do not use it; restore its files from what was published, or withdraw it",
         )
-
-
-def _folder(settings: options.Settings, release: str) -> Path:
-    """Return the folder that ``release`` names, or that it has in the store; no store is opened."""
-    named = Path(release)
-    return named if named.is_dir() else publication.folder_of(settings.workspace().store, release)
 
 
 def export(

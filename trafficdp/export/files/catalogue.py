@@ -313,7 +313,11 @@ def dataset(
     if entry.landing_page is not None:
         node["dcat:landingPage"] = {"@id": entry.landing_page, "@type": "foaf:Document"}
     if entry.contact is not None:
-        node["dcat:contactPoint"] = _contact(entry.contact, identity.publisher)
+        by_web = entry.contact.startswith("http")
+        where = "vcard:hasURL" if by_web else "vcard:hasEmail"
+        address = entry.contact if by_web else f"mailto:{entry.contact}"
+        person = {"@type": "vcard:Kind", "vcard:fn": identity.publisher, where: {"@id": address}}
+        node["dcat:contactPoint"] = person
     if entry.previous is not None:
         node["dcat:previousVersion"] = {"@id": f"{base or '../'}{entry.previous}/"}
     return node
@@ -328,14 +332,6 @@ def _language(tag: str) -> dict[str, str]:
     code = tag.partition("-")[0]
     part = "iso639-1" if len(code) == 2 else "iso639-2"
     return {"@id": f"http://id.loc.gov/vocabulary/{part}/{code}", "@type": "dct:LinguisticSystem"}
-
-
-def _contact(contact: str, publisher: str) -> dict[str, Json]:
-    if contact.startswith("http"):
-        where = {"vcard:hasURL": {"@id": contact}}
-    else:
-        where = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}}
-    return {"@type": "vcard:Kind", "vcard:fn": publisher, **where}
 
 
 def _distribution(facts: Disclosure, file: FileFacts, address: str) -> dict[str, Json]:

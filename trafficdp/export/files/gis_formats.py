@@ -11,8 +11,7 @@ import re
 import sqlite3
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
 from itertools import pairwise
@@ -200,13 +199,21 @@ def _rgba(colour: str) -> str:
 
 def gpkg_bytes(release: Release) -> bytes:
     """Return the GeoPackage of ``release``."""
+    import pyogrio
+
     moment = f"{release.created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
     table = tables.to_geodataframe(release)
     for name in tables.INSTANTS:
         # GeoPackage knows no other time zone
         table[name] = table[name].dt.tz_convert("UTC")
-    with _dated(moment):
+    # GDAL stamps "last_change" with the clock unless told otherwise
+    name = "OGR_CURRENT_DATE"
+    before = pyogrio.get_gdal_config_option(name)
+    pyogrio.set_gdal_config_options({name: moment})
+    try:
         return _with_styles(_in_memory(_not_empty(table), "GPKG"), release, moment)
+    finally:
+        pyogrio.set_gdal_config_options({name: before})
 
 
 def flatgeobuf_bytes(release: Release) -> bytes:
@@ -318,17 +325,3 @@ def _in_memory(table: Any, driver: str, **options: object) -> bytes:  # noqa: AN
     stream = io.BytesIO()
     table.to_file(stream, driver=driver, layer=LAYER, engine="pyogrio", promote_to_multi=True, **options)
     return stream.getvalue()
-
-
-@contextmanager
-def _dated(moment: str) -> Iterator[None]:
-    import pyogrio
-
-    # GDAL stamps "last_change" with the clock unless told otherwise
-    name = "OGR_CURRENT_DATE"
-    before = pyogrio.get_gdal_config_option(name)
-    pyogrio.set_gdal_config_options({name: moment})
-    try:
-        yield
-    finally:
-        pyogrio.set_gdal_config_options({name: before})

@@ -87,7 +87,10 @@ def _json_value(value: object) -> object:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, (float, Decimal)):
-        return _json_number(value)
+        if not math.isfinite(value):
+            return None
+        whole = isinstance(value, Decimal) and value == value.to_integral_value()
+        return int(value) if whole else float(value)
     if isinstance(value, (date, datetime, time)):
         return value.isoformat()
     if isinstance(value, bytes):
@@ -97,14 +100,6 @@ def _json_value(value: object) -> object:
     if isinstance(value, list):
         return [_json_value(part) for part in value]
     return str(value)
-
-
-def _json_number(value: float | Decimal) -> object:
-    if not math.isfinite(value):
-        return None
-    if isinstance(value, Decimal) and value == value.to_integral_value():
-        return int(value)
-    return float(value)
 
 
 def cell_texts(table: pa.Table, name: str) -> list[str]:

@@ -114,7 +114,16 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
                 f"{name}_noise_scale", unit, f"average size of the noise in {name} (Laplace noise: its scale)"
             ),
             ColumnFacts(f"{name}_expected_error", unit, error),
-            *(_ranks(name, level) if statistic in QUANTILES else ()),
+            *(
+                ColumnFacts(
+                    f"{name}_rank_{end}",
+                    "vehicles",
+                    "which vehicle, counted from the slowest, has the speed that is the "
+                    f"{word} end of the {level} % interval of {name}",
+                )
+                for end, word in (("low", "lower"), ("high", "upper"))
+                if statistic in QUANTILES
+            ),
             *(
                 ColumnFacts(f"{name}_{each}", unit, text)
                 for each, text in POSTERIOR_SPEEDS.items()
@@ -134,16 +143,6 @@ def column_facts(release: Release) -> dict[str, ColumnFacts]:
             ),
         ]
     return {facts.name: facts for facts in columns}
-
-
-def _ranks(name: str, level: str) -> tuple[ColumnFacts, ...]:
-    text = (
-        "which vehicle, counted from the slowest, has the speed that is the {} end of the {} % interval of {}"
-    )
-    return tuple(
-        ColumnFacts(f"{name}_rank_{end}", "vehicles", text.format(word, level, name))
-        for end, word in (("low", "lower"), ("high", "upper"))
-    )
 
 
 # Columns as text, each different value written once.

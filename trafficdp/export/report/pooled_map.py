@@ -59,7 +59,10 @@ class PooledMap:
         import pandas as pd
 
         releases = _in_order(releases)
-        last, statistic = releases[-1], _mean_of(releases[-1])
+        last, means = releases[-1], (Statistic.MEAN, Statistic.VEHICLE_MEAN)
+        statistic = next((each for each in means if each in last.estimates), None)
+        if statistic is None:
+            raise UsageError("the releases have no mean speeds", got=last.id, expected="maps of means")
         names = [each.id for each in releases]
         every = (*releases, *(each for each in started_from if each.id not in names))
         rows = [_numbered(each, statistic) for each in every]
@@ -163,13 +166,6 @@ def _in_order(releases: Sequence[Release]) -> tuple[Release, ...]:
                 todo="leave one of the two out",
             )
     return found
-
-
-def _mean_of(release: Release) -> Statistic:
-    for statistic in (Statistic.MEAN, Statistic.VEHICLE_MEAN):
-        if statistic in release.estimates:
-            return statistic
-    raise UsageError("the releases have no mean speeds", got=release.id, expected="maps of means")
 
 
 def _numbered(release: Release, statistic: Statistic) -> IntArray:
