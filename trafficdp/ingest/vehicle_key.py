@@ -49,6 +49,11 @@ _LARGE = r"^[0-9](?:\.[0-9]+)?E(?:\+[0-9]{2,3}|1[5-8])$"
 """How floating-point numbers of more than 15 digits are written, some without "+"."""
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether columns of the type ``kind`` hold text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
     """Return identifiers of any column type as text (pa.string), nulls kept; a dictionary stays one.
 
@@ -63,9 +68,8 @@ def identifiers_to_text(ids: pa.Array, *, where: str) -> pa.Array:
         # a small one would have an exponent whose sign is dropped as hyphens are
         ids = pc.cast(_whole(numbers), pa.string())
     kind = ids.type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
-    if not (text or number or pa.types.is_null(kind)):
+    if not (is_text(kind) or number or pa.types.is_null(kind)):
         raise DataError(
             f"{where} cannot hold vehicle identifiers",
             got=f"a column of type {kind}",

@@ -301,14 +301,16 @@ def _holder(descriptor: int) -> str:
 # DuckDB: connections, SQL in files beside this one, and failures in our words and exit codes.
 
 
-_FULL = ("no space left", "file too large", "disk full", "could not write", "failed to write", "out of disk")
 _READ_ONLY = ("read-only", "permission denied", "not permitted")
-_MACHINE = {
+_SYSTEM = {
     "too many open files": errno.EMFILE,
     "cannot allocate memory": errno.ENOMEM,
     "input/output error": errno.EIO,
     "fsync failed": errno.EIO,
+    **dict.fromkeys(("no space left", "disk full", "out of disk"), errno.ENOSPC),
+    **dict.fromkeys(("file too large", "could not write", "failed to write"), errno.ENOSPC),
 }
+"""What DuckDB says of an error of the system, and its number."""
 _BUSY = ("could not set lock", "conflicting lock")
 _DAMAGED = ("corrupt", "checksum")
 _UNREADABLE = (
@@ -345,16 +347,12 @@ def from_duckdb(error: duckdb.Error, what: str, database: str) -> errors.StoreUn
     ``what`` is what was being done.
     """
     text = str(error).lower()
-    for said, number in _MACHINE.items():
+    for said, number in _SYSTEM.items():
         if said in text:
             return _durable.from_os_error(OSError(number, said.capitalize(), database), what)
     if any(part in text for part in _BUSY):
         return errors.StoreBusyError(
             f"{what} failed: another program has the database open", todo="close it and try again"
-        )
-    if any(part in text for part in _FULL):
-        return errors.StoreFullError(
-            f"{what} failed: the disk is full", todo="free some space and run it again"
         )
     if isinstance(error, duckdb.OutOfMemoryException):
         return _durable.from_os_error(OSError(errno.ENOMEM, "Out of memory", database), what)

@@ -19,7 +19,7 @@ from trafficdp.errors import DataError
 from trafficdp.ingest import times as ingest_times
 from trafficdp.ingest.formats.csv_files import UTF8, check_columns, declared_columns
 from trafficdp.ingest.input_file import InputFile, Named
-from trafficdp.ingest.vehicle_key import identifiers_to_text, with_operator
+from trafficdp.ingest.vehicle_key import identifiers_to_text, is_text, with_operator
 from trafficdp.model import SourceDeclaration
 
 if TYPE_CHECKING:
@@ -299,17 +299,13 @@ def records_of(
     return with_operator(records, operator, source.operator_separator)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _times(file: Named, source: SourceDeclaration, column: pa.Array) -> ingest_times.Times:
-    if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+    if pa.types.is_dictionary(column.type) and is_text(column.type.value_type):
         return ingest_times.text_to_times(column, source.time_format, source.time_zone)
     column = _plain(column)
     if pa.types.is_timestamp(column.type):
         return ingest_times.timestamps_to_times(column, source.time_zone)
-    if _is_text(column.type):
+    if is_text(column.type):
         return ingest_times.text_to_times(pc.cast(column, pa.string()), source.time_format, source.time_zone)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return ingest_times.numeric_to_times(column, source.time_format)
@@ -325,7 +321,7 @@ def _numbers(file: Named, name: str, column: pa.Array) -> tuple[FloatArray, Bool
         row = _places(column)
         return np.append(numbers, np.nan)[row], np.append(unreadable, np.False_)[row]
     kind = column.type
-    if _is_text(kind):
+    if is_text(kind):
         return ingest_times.text_to_numbers(pc.cast(column, pa.string()))
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if numeric or pa.types.is_null(kind):
