@@ -320,6 +320,7 @@ _UNREADABLE = (
     duckdb.InternalException,
 )
 DOCTOR = "`trafficdp doctor` says what is whole"
+BACKUP = "restore the newest complete backup of the store"
 _BEGUN = re.compile(r"CREATE (TABLE|VIEW) (?:IF NOT EXISTS )?(\w+)")
 _OTHER_VERSION = ("with version number", "storage version")
 
@@ -368,11 +369,16 @@ def from_duckdb(error: duckdb.Error, what: str, database: str) -> errors.StoreUn
     if isinstance(error, _UNREADABLE) or any(part in text for part in _DAMAGED):
         return errors.StoreDamagedError(
             f"{what} failed: {database} cannot be read",
-            todo=f"restore the newest complete backup of the store; {DOCTOR}",
+            todo=f"{BACKUP}; {DOCTOR}",
         )
     return errors.StoreUnavailableError(
         f"{what} failed: {database} cannot be used", got=type(error).__name__, todo=DOCTOR
     )
+
+
+def damaged_store(what: str, *, got: object = None, expected: object = None) -> errors.StoreDamagedError:
+    """Return (do not raise) the error for a vault that is not as it was written; a backup replaces it."""
+    return errors.StoreDamagedError(what, got=got, expected=expected, todo=BACKUP)
 
 
 def connect(database: str = ":memory:", **options: str) -> duckdb.DuckDBPyConnection:

@@ -82,9 +82,7 @@ class Vault:
                 todo="use the version that made it, or ingest the files into a new store",
             )
         if "store_id" not in self.facts:
-            raise errors.StoreDamagedError(
-                "the store has lost its name", todo="restore the newest complete backup of the store"
-            )
+            raise store_files.damaged_store("the store has lost its name")
         self.store_id = self.facts["store_id"]
 
     @classmethod
@@ -339,10 +337,8 @@ def audit(vault: Vault, after_ingest: int | None = None) -> None:
     """Raise StoreDamagedError when ``problems`` finds any; inside a transaction, that undoes it."""
     found = problems(vault, after_ingest)
     if found:
-        raise errors.StoreDamagedError(
-            "the vault fails its audits",
-            got="; ".join(f"{what} ({rows})" for what, rows in found),
-            todo="restore the newest complete backup of the store",
+        raise store_files.damaged_store(
+            "the vault fails its audits", got="; ".join(f"{what} ({rows})" for what, rows in found)
         )
 
 

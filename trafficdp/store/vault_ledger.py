@@ -12,11 +12,11 @@ import numpy as np
 
 from trafficdp._durable import new_token
 from trafficdp.arrays import IntArray
-from trafficdp.errors import AnalystBudgetError, StoreDamagedError, UsageError
+from trafficdp.errors import AnalystBudgetError, UsageError
 from trafficdp.privacy import budget
 from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_chain
 from trafficdp.privacy.loss import LOSSES, Loss
-from trafficdp.store.store_files import EPOCH, microseconds, registered, script
+from trafficdp.store.store_files import EPOCH, damaged_store, microseconds, registered, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -53,11 +53,7 @@ class Entries(Sequence[LedgerRow]):
             return ledger_rows(self.vault)[place]
         found = _rows(self.vault, "WHERE sequence = ?", [place + 1])
         if not found:
-            raise StoreDamagedError(
-                "the ledger's chain is broken",
-                got=f"no entry at number {place + 1}",
-                todo="restore the newest complete backup of the store",
-            )
+            raise damaged_store("the ledger's chain is broken", got=f"no entry at number {place + 1}")
         return found[0]
 
 
@@ -77,10 +73,8 @@ def promises(vault: Vault) -> list[LedgerRow]:
         for row in rows[-1:]:
             check_chain([row], Entries(vault)[row.sequence - 2] if row.sequence > 1 else None)
         if not rows and newest_entry(vault) is not None:
-            raise StoreDamagedError(
-                "the ledger does not say what the store promises",
-                expected="a promise at its first entry",
-                todo="restore the newest complete backup of the store",
+            raise damaged_store(
+                "the ledger does not say what the store promises", expected="a promise at its first entry"
             )
         # nobody else writes while it is open
         vault.promises = rows
@@ -330,16 +324,12 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
         else:
             same = bool(np.all(loss[here] == row.facts["epsilon_pico"]))
         if not same:
-            raise StoreDamagedError(
+            raise damaged_store(
                 "the vehicles' accounts are not those of the ledger",
                 got=f"other accounts for the {row.facts['kind']} at entry {row.sequence}",
-                todo="restore the newest complete backup of the store",
             )
     if not set(np.unique(sequence).tolist()) <= {row.sequence for row in charged}:
-        raise StoreDamagedError(
-            "vehicles' accounts name a charge that is not in the ledger",
-            todo="restore the newest complete backup of the store",
-        )
+        raise damaged_store("vehicles' accounts name a charge that is not in the ledger")
     if after:
         return
     # and the sums that are kept are those of the accounts
@@ -356,10 +346,7 @@ def check_accounts(vault: Vault, ledger: Sequence[LedgerRow], after: int = 0) ->
             wrong = f"""WITH kept AS ({sums}), charged AS ({right}) SELECT count(*) FROM (
                 (FROM kept EXCEPT ALL FROM charged) UNION ALL (FROM charged EXCEPT ALL FROM kept))"""  # noqa: S608
             if vault.number(wrong):
-                raise StoreDamagedError(
-                    "the sums of the vehicles' accounts are not those of their charges",
-                    todo="restore the newest complete backup of the store",
-                )
+                raise damaged_store("the sums of the vehicles' accounts are not those of their charges")
 
 
 def charges_of(vault: Vault, sequence: int) -> tuple[IntArray, IntArray]:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trafficdp.arrays import IntArray
-from trafficdp.errors import StoreDamagedError, UsageError
-from trafficdp.store.store_files import registered, script
+from trafficdp.errors import UsageError
+from trafficdp.store.store_files import damaged_store, registered, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -276,9 +276,7 @@ def load_parts(vault: Vault, release_id: str) -> tuple[int, dict[str, dict[str, 
     if not rows:
         return 0, {}
     if {row[0] for row in rows} != set(PARTS):
-        raise StoreDamagedError(
-            "the state of a stream is not whole", todo="restore the newest complete backup of the store"
-        )
+        raise damaged_store("the state of a stream is not whole")
     parts = {}
     for part, _, stored in rows:
         with np.load(io.BytesIO(stored), allow_pickle=False) as arrays:
