@@ -37,6 +37,8 @@ FILES = ("csv", "parquet", "json")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORKER = Path(__file__).with_name("analyst_worker.py")
 _KEPT = ("PYTHON", "LD_", "LC_", "DYLD_")
+_KEPT_WHOLE = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
+"""How the environment variables begin that a worker gets, and others by their whole names."""
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 2.0
 
@@ -194,7 +196,9 @@ class _Worker:
     def __init__(self, path: Path | None, timeout: float, files: Mapping[str, Path]) -> None:
         self.busy = True
         named = [text for name, file in files.items() for text in (name, str(file))]
-        kept = {name: value for name, value in os.environ.items() if _harmless(name)}
+        kept = {
+            name: value for name, value in os.environ.items() if name.startswith(_KEPT) or name in _KEPT_WHOLE
+        }
         # -P: nothing in the current folder is imported
         self._process = subprocess.Popen(
             [sys.executable, "-P", str(_WORKER), str(path or ""), str(timeout + _GRACE_SECONDS), *named],
@@ -289,10 +293,6 @@ class _Worker:
                 with suppress(OSError):
                     pipe.close()
         self._process.wait()
-
-
-def _harmless(name: str) -> bool:
-    return name.startswith(_KEPT) or name in ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "TMPDIR")
 
 
 def _beyond_the_engine() -> UsageError:

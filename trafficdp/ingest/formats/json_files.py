@@ -35,7 +35,7 @@ def json_records(file: InputFile, wrappers: Sequence[str]) -> Iterator[tuple[lis
     Raises DataError for a file that is no such document and, with ``refuse_by_rows``, has no record.
     """
     records = rejected = 0
-    for block, left_out in _lines(file) if is_json_lines(file) else _document(file, wrappers):
+    for block, left_out in _blocks(file, wrappers):
         fit = [record for record in block if isinstance(record, dict)]
         none = len(block) - len(fit) + left_out
         records, rejected = records + len(fit), rejected + none
@@ -51,6 +51,11 @@ def is_json_lines(file: InputFile) -> bool:
     return file.unpacked_name.endswith(LINES)
 
 
+def _blocks(file: InputFile, wrappers: Sequence[str] | None = None) -> Iterator[tuple[list[Any], int]]:
+    """Yield (JSON values, lines left out): of lines in blocks; of a document itself, or what it wraps."""
+    return _lines(file) if is_json_lines(file) else _document(file, wrappers)
+
+
 def _lines(file: InputFile) -> Iterator[tuple[list[Any], int]]:
     for text, left_out in csv_files.read_lines(file):
         lines = [line for line in text.split(b"\n") if line.strip()]
@@ -62,8 +67,7 @@ def first_documents(file: InputFile) -> list[Any]:
 
     A line that is no JSON gives None.
     """
-    blocks = _lines(file) if is_json_lines(file) else _document(file, None)
-    return next((documents for documents, _ in blocks), [])
+    return next((documents for documents, _ in _blocks(file)), [])
 
 
 def _record(line: bytes) -> object:
@@ -162,8 +166,7 @@ def read_json(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     """
     columns = csv_files.declared_columns(source, ("vehicle", "time", *csv_files.place_columns(source)))
     present, found = set[str](), 0
-    blocks = _lines(file) if is_json_lines(file) else _document(file, None)
-    for documents, malformed in blocks:
+    for documents, malformed in _blocks(file):
         inner = [each if not source.records else value_at_path(each, source.records) for each in documents]
         if not is_json_lines(file) and file.refuse_by_rows and inner == [None]:
             raise DataError(
@@ -307,7 +310,7 @@ def _coordinates(record: dict[str, Any]) -> tuple[object, object]:
 
 def _parsed(text: str) -> object:
     try:
-        return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+        return _load(text)
     except (ValueError, RecursionError):
         return [part.strip() for part in text.strip("[]() ").split(",")]
 
