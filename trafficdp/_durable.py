@@ -127,9 +127,6 @@ def from_os_error(error: OSError, what: str) -> errors.StoreUnavailableError:
     )
 
 
-# What folders of the store need besides their files: that only the owner enters and reads them.
-
-
 @contextmanager
 def unpacking(file: str, part: str) -> Iterator[None]:
     """Context manager: raise ConfigError if the block cannot unpack ``part`` of the zip archive ``file``.
@@ -148,6 +145,9 @@ def unpacking(file: str, part: str) -> Iterator[None]:
         raise errors.ConfigError(
             f"{file} is damaged", got=f"{part} that does not unpack", todo="get it anew, as a plain .zip"
         ) from error
+
+
+# What folders of the store need besides their files: that only the owner enters and reads them.
 
 
 def make_folder(path: Path) -> None:

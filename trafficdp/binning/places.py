@@ -315,12 +315,8 @@ def _stamps(zone: ZoneInfo, *seconds: int) -> list[str]:
     return [model_grid.rfc3339(datetime.fromtimestamp(each, zone), zone) for each in seconds]
 
 
-# Which bins there are and which positions are kept: the declared grid, and selections.
-#
-# Which positions and instants a selection keeps.
-#
-# Every bin of a declared grid, whether any vehicle visited it or not: hexagons or zones of the
-# area x slots.
+# Which positions and instants a selection keeps; every bin of a declared grid, whether any vehicle visited it
+# or not: hexagons or zones of the area x slots.
 
 
 def meets_selection(

@@ -19,11 +19,10 @@ from trafficdp.ingest.vehicle_key import VehicleKey, normalise_identifiers
 from trafficdp.model import Period, SourceDeclaration, SpeedUnit, StudyArea, zone_of
 from trafficdp.sensitive import Fixes, fixes_schema
 
-# The one cleaning stage: foreign records to fixes, by the same rules for every convention.
-#
-# Every rule uses the row itself, rows of the same vehicle, or declared constants; never another vehicle.
-# Apart from missing, unreadable and sentinel speeds no rule looks at a speed: **a record is never dropped
-# for its value**. Speeds are not clipped here; a large or negative one is kept as it is.
+# The rules are the same for every convention. Each uses the row itself, rows of the same vehicle, or declared
+# constants; never another vehicle. Apart from missing, unreadable and sentinel speeds none looks at a speed:
+# **a record is never dropped for its value**. Speeds are not clipped here; a large or negative one is kept as
+# it is.
 
 
 SATURATION = 2**40

@@ -16,8 +16,6 @@ import numpy as np
 from trafficdp.errors import DataError
 from trafficdp.model import PAIRS, SpeedUnit, from_json
 
-# What became of the rows of a file.
-#
 # For the curator's eyes only. Reports, and refusals such as the unit linter's, depend on the records of
 # many vehicles and are not noised: they lie **outside the privacy guarantee** and must not be published.
 

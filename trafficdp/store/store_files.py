@@ -1,4 +1,4 @@
-"""Files of a store beside its databases: the ledger's head, saved plans, spilled rows."""
+"""Files of a store beside its databases: the ledger's head, plans, spilled rows, the lock; DuckDB itself."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from trafficdp.store import store_files
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# `vault.duckdb`: opening, making and checking it. What it holds: sql/tables/vault.sql.
+# What it holds: sql/tables/vault.sql.
 
 
 VAULT_NAME = "vault.duckdb"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 
@@ -18,11 +18,6 @@ from trafficdp.privacy.ledger import LedgerRow, accounts_hash, append, check_cha
 from trafficdp.privacy.loss import LOSSES, Loss
 from trafficdp.store.store_files import EPOCH, damaged_store, microseconds, registered, script
 from trafficdp.store.vault import Vault
-
-if TYPE_CHECKING:
-    pass
-
-# The ledger in the vault: reading it, and the personal accounts.
 
 
 def ledger_rows(vault: Vault, after: int = 0) -> list[LedgerRow]:

@@ -20,9 +20,6 @@ from trafficdp.store.vault import Vault
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Releases in the vault: charged, committed, published, withdrawn.
-
-
 PIECE = 1024
 """Bytes a row of what a release leaves. DuckDB merges the newest rows at each checkpoint until they are 2048,
 later only where that doubles: no more than this is written anew, however many releases there are."""
