@@ -44,7 +44,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise, repeat
 from math import ceil, cos, radians, sqrt
@@ -131,30 +130,20 @@ def check_positions(latitude: FloatArray, longitude: FloatArray) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Boundaries:
-    """Vertices of cells, one after the other, in h3-py's order (counter-clockwise, first not repeated).
-
-    ``latitude`` and ``longitude`` (degrees) and ``cell_index`` (position of the cell the vertex belongs
-    to, ascending) have shape (vertices,); a hexagon has 6 to 8 vertices, a pentagon 5 or 10.
-    """
-
-    latitude: FloatArray
-    longitude: FloatArray
-    cell_index: IntArray
-    cells: int
-
-
-def boundary_of(cells: CellArray) -> Boundaries:
+def boundary_of(cells: CellArray) -> tuple[FloatArray, IntArray]:
     """Return the vertices of ``cells``, exactly as h3-py gives them, not cut at the antimeridian.
 
-    The last result is cached; its arrays are read-only. Raises DataError for a number that is no cell.
+    That is longitude and latitude in degrees, shape (vertices, 2), cell by cell, counter-clockwise, the first
+    not repeated; and for each vertex the position of its cell, ascending, shape (vertices,). A hexagon has 6
+    to 8 vertices, a pentagon 5 or 10. The last result is cached; its arrays are read-only.
+
+    Raises DataError for a number that is no cell.
     """
     return _boundary_of(cells.astype(np.uint64, copy=False).tobytes())
 
 
 @lru_cache(maxsize=1)
-def _boundary_of(different: bytes) -> Boundaries:
+def _boundary_of(different: bytes) -> tuple[FloatArray, IntArray]:
     cells = np.frombuffer(different, dtype=np.uint64)
     lengths, vertices = [np.empty(0, dtype=np.int64)], [np.empty((0, 2))]
     for start in range(0, len(cells), _RINGS_AT_ONCE):
@@ -166,14 +155,12 @@ def _boundary_of(different: bytes) -> Boundaries:
         flat = chain.from_iterable(chain.from_iterable(rings))
         numbers = np.fromiter(flat, dtype=np.float64, count=2 * int(lengths[-1].sum()))
         vertices.append(numbers.reshape(-1, 2))
-    latitude, longitude = np.concatenate(vertices).T.copy()
-    found = Boundaries(
-        latitude=latitude,
-        longitude=longitude,
-        cell_index=np.repeat(np.arange(len(cells), dtype=np.int64), np.concatenate(lengths)),
-        cells=len(cells),
+    # h3-py gives latitudes first
+    found = (
+        np.ascontiguousarray(np.concatenate(vertices)[:, ::-1]),
+        np.repeat(np.arange(len(cells), dtype=np.int64), np.concatenate(lengths)),
     )
-    for each in (found.latitude, found.longitude, found.cell_index):
+    for each in found:
         each.setflags(write=False)
     return found
 
@@ -209,15 +196,13 @@ def polygons_of(cells: CellArray) -> npt.NDArray[np.object_]:
 
     Raises DataError for a number that is no cell.
     """
-    boundary = boundary_of(cells)
-    if not boundary.cells:
+    vertices, cell_index = boundary_of(cells)
+    if not len(cells):
         return np.empty(0, dtype=object)
-    vertices = np.column_stack([boundary.longitude, boundary.latitude])
-    first = np.searchsorted(boundary.cell_index, np.arange(boundary.cells))
+    first = np.searchsorted(cell_index, np.arange(len(cells)))
     # no cell that stays clear of the antimeridian and the poles spans more than half the circle
-    west = np.minimum.reduceat(boundary.longitude, first)
-    east = np.maximum.reduceat(boundary.longitude, first)
-    rings = shapely.linearrings(vertices, indices=boundary.cell_index)
+    west, east = (each.reduceat(vertices[:, 0], first) for each in (np.minimum, np.maximum))
+    rings = shapely.linearrings(vertices, indices=cell_index)
     polygons = np.asarray(shapely.polygons(rings), dtype=object)
     for index in np.flatnonzero(east - west > 180):
         polygons[index] = _cut_at_antimeridian(polygons[index])

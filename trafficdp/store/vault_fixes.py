@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -18,7 +18,7 @@ from trafficdp.errors import DataError, UsageError
 from trafficdp.model import ContributionBound, Counts, Grid, unique_by_counting
 from trafficdp.privacy.ledger import canonical
 from trafficdp.sensitive import Contributions, Fixes
-from trafficdp.store.store_files import EPOCH, registered, script
+from trafficdp.store.store_files import registered, script
 from trafficdp.store.vault import Vault
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ class FileEntry:
     file_name: str
     source: str
     report: str
-    ingested_at: datetime
 
 
 def data_version(vault: Vault) -> DataVersion:
@@ -257,15 +256,10 @@ class Incoming:
 
 def ingested_files(vault: Vault) -> list[FileEntry]:
     """Return the files that were read and not undone, in order."""
-    # instants travel as numbers: DuckDB hands TIMESTAMPTZ to Python only where pytz is installed
     rows = vault.run(
-        "SELECT ingest_id, file_name, source, report, epoch_us(ingested_at) FROM ingests "
-        "WHERE undone_at IS NULL ORDER BY ingest_id"
+        "SELECT ingest_id, file_name, source, report FROM ingests WHERE undone_at IS NULL ORDER BY ingest_id"
     )
-    return [
-        FileEntry(ingest_id, name, source, report, EPOCH + timedelta(microseconds=at))
-        for ingest_id, name, source, report, at in rows
-    ]
+    return [FileEntry(*row) for row in rows]
 
 
 def declarations(vault: Vault, up_to_ingest: int) -> list[tuple[str, str]]:

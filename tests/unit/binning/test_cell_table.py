@@ -43,14 +43,15 @@ def assert_table_equals_cells(
     south, north = max(lat - spread, -90.0), min(lat + spread, 90.0)
     west, east = max(lng - spread, -180.0), min(lng + spread, 180.0)
     some_lat, some_lng = random.uniform(south, north, n), random.uniform(west, east, n)
-    border = boundary_of(np.unique(cells_of(some_lat, some_lng, resolution))[:2000])
-    along = random.uniform(0, 1, len(border.latitude))
+    border, _ = boundary_of(np.unique(cells_of(some_lat, some_lng, resolution))[:2000])
+    border_lng, border_lat = border.T
+    along = random.uniform(0, 1, len(border))
     next_vertex = np.roll(np.arange(len(along)), -1)
     away = 10.0 ** random.uniform(-12, -3, (2, len(along))) * random.choice([-1, 1], (2, len(along)))
-    near_lat = border.latitude * along + border.latitude[next_vertex] * (1 - along) + away[0]
-    near_lng = border.longitude * along + border.longitude[next_vertex] * (1 - along) + away[1]
-    all_lat = np.clip(np.concatenate([some_lat, near_lat, border.latitude, [lat]]), south, north)
-    all_lng = np.clip(np.concatenate([some_lng, near_lng, border.longitude, [lng]]), west, east)
+    near_lat = border_lat * along + border_lat[next_vertex] * (1 - along) + away[0]
+    near_lng = border_lng * along + border_lng[next_vertex] * (1 - along) + away[1]
+    all_lat = np.clip(np.concatenate([some_lat, near_lat, border_lat, [lat]]), south, north)
+    all_lng = np.clip(np.concatenate([some_lng, near_lng, border_lng, [lng]]), west, east)
     table = CellTable((west, south, east, north), resolution)
     expected = cells_of(all_lat, all_lng, resolution)
     for _ in range(2):  # the second time from what it remembers

@@ -135,36 +135,34 @@ def test_unequal_shapes_and_unknown_resolutions_are_refused() -> None:
 def test_no_positions_have_no_cells() -> None:
     assert cells_of(np.empty(0), np.empty(0), 7).shape == (0,)
     assert polygons_of(np.empty(0, dtype=np.uint64)).shape == (0,)
-    assert boundary_of(np.empty(0, dtype=np.uint64)).latitude.shape == (0,)
+    assert boundary_of(np.empty(0, dtype=np.uint64))[0].shape == (0, 2)
 
 
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_boundaries_are_h3_pys_vertex_for_vertex(resolution: int) -> None:
     cells = cells_of_interest(resolution)
-    boundary = boundary_of(cells)
+    vertices, cell_index = boundary_of(cells)
     for index, cell in enumerate(cells.tolist()):
-        own = boundary.cell_index == index
-        ring = tuple(zip(boundary.latitude[own].tolist(), boundary.longitude[own].tolist(), strict=True))
+        ring = tuple((lat, lng) for lng, lat in vertices[cell_index == index].tolist())
         assert ring == h3.cell_to_boundary(cell)
 
 
 def test_boundaries_of_many_cells_are_those_of_each_and_cannot_be_changed() -> None:
     cells = np.sort(np.asarray(h3.grid_disk(0x89283082803FFFF, 80), dtype=np.uint64))
     assert len(cells) > 1 << 14
-    boundary = boundary_of(cells)
+    vertices, cell_index = boundary_of(cells)
     for index in (0, (1 << 14) - 1, 1 << 14, len(cells) - 1):
-        own = boundary.cell_index == index
-        alone = boundary_of(cells[index : index + 1])
-        assert boundary.latitude[own].tolist() == alone.latitude.tolist()
-        assert boundary.longitude[own].tolist() == alone.longitude.tolist()
-    with pytest.raises(ValueError, match="read-only"):
-        boundary.latitude[0] = 0
+        alone, _ = boundary_of(cells[index : index + 1])
+        assert vertices[cell_index == index].tolist() == alone.tolist()
+    for each in (vertices, cell_index):
+        with pytest.raises(ValueError, match="read-only"):
+            each[0] = 0
 
 
 @pytest.mark.parametrize("resolution", RESOLUTIONS)
 def test_pentagons_have_their_five_or_ten_vertices(resolution: int) -> None:
     pentagons = np.asarray(h3.get_pentagons(resolution), dtype=np.uint64)
-    lengths = np.bincount(boundary_of(pentagons).cell_index)
+    lengths = np.bincount(boundary_of(pentagons)[1])
     assert lengths.tolist() == [10 if resolution % 2 else 5] * 12
 
 
