@@ -161,7 +161,7 @@ def _gtfs_layer_table(content: bytes, folder: Path, table: str) -> object:
 
 
 def _saved_plan(content: bytes, folder: Path) -> object:
-    plan = SavedPlan(content.decode("utf-8", "replace"))
+    plan = SavedPlan.from_json(content.decode("utf-8", "replace"))
     return plan.grid, plan.loss
 
 

@@ -1,9 +1,9 @@
 """Frozen dataclasses as JSON and back, by their type hints alone.
 
 A hint is a dataclass, a scalar, a Fraction or a date (as text), an enumeration of scalars, ``tuple[X, ...]``,
-``Mapping[str, X]``, a union of these, ``Any`` for what is JSON already, or of a field ``Annotated`` with
-``Coded``. A field that holds its default is left out; ``X | None`` without a
-default is null. A JSON Schema follows from the same hints (pipelines/schemas.py).
+``Mapping[str, X]`` (or of an enumeration of texts), a union of these, ``Any`` for what is JSON already, or of
+a field ``Annotated`` with ``Coded``. A field that holds its default is left out, and one that is no argument;
+``X | None`` without a default is null. A JSON Schema follows from the same hints (pipelines/schemas.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from datetime import date
+from datetime import date, datetime
 from enum import Enum
 from fractions import Fraction
 from functools import cache
@@ -40,7 +40,11 @@ class Coded:
     read: Callable[[Any], Any]
 
 
-_CODED = {Fraction: Coded(str, Fraction), date: Coded(date.isoformat, date.fromisoformat)}
+_CODED = {
+    Fraction: Coded(str, Fraction),
+    date: Coded(date.isoformat, date.fromisoformat),
+    datetime: Coded(datetime.isoformat, datetime.fromisoformat),
+}
 _PLAIN = (str, int, float, bool, type(None))
 
 Text = Annotated[str, Schema({"pattern": r"^(?!\s*[Uu][Nn][Kk][Nn][Oo][Ww][Nn]\s*$)[\s\S]*\S"})]
@@ -92,7 +96,7 @@ def fields_with_hints(kind: type) -> tuple[tuple[Field[Any], Any], ...]:
         for each in getattr(hint, "__metadata__", ())
         if isinstance(each, Coded)
     }
-    return tuple((field, coded.get(field.name, hints[field.name])) for field in fields(kind))
+    return tuple((field, coded.get(field.name, hints[field.name])) for field in fields(kind) if field.init)
 
 
 def _read(hint: Hint, value: object, path: str) -> Json:
@@ -124,7 +128,10 @@ def _read(hint: Hint, value: object, path: str) -> Json:
                 return tuple(_read(each, one, f"{path}[{i}]") for i, (each, one) in pairs)
     elif origin is not None:
         if isinstance(value, dict):
-            return {name: _read(inner[1], one, f"{path}.{name}") for name, one in value.items()}
+            return {
+                _read(inner[0], name, path): _read(inner[1], one, f"{path}.{name}")
+                for name, one in value.items()
+            }
     elif is_dataclass(hint):
         if isinstance(value, dict):
             kind: Hint = hint

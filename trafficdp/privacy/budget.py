@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from trafficdp.arrays import IntArray
 from trafficdp.errors import InsufficientBudgetError, UsageError
 from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.grid import zone_of
-from trafficdp.model.json_codec import Counted, Moment, Schema, Text
+from trafficdp.model.json_codec import Counted, Moment, Schema, Text, as_json, from_json
 from trafficdp.privacy.conversion import delta_of, rho_to_approx
 from trafficdp.privacy.ledger import LedgerRow
-from trafficdp.privacy.loss import LOSSES, PICO, ZCDP, Loss, LossKind, PureDP
+from trafficdp.privacy.loss import LOSS_TEXT, PICO, ZCDP, Loss, LossKind, PureDP
 
 # How much a vehicle may lose: over all time, and if so wished in every calendar year and month.
 #
@@ -65,9 +65,9 @@ class BudgetPolicy:
     Raises UsageError unless 10^-300 <= delta < 1 there.
     """
 
-    total: Loss
-    a_year: Loss | None = None
-    a_month: Loss | None = None
+    total: Annotated[Loss, LOSS_TEXT]
+    a_year: Annotated[Loss | None, LOSS_TEXT] = None
+    a_month: Annotated[Loss | None, LOSS_TEXT] = None
     time_zone: str = "UTC"
     delta: str | None = None
     relation: NeighbouringRelation = NeighbouringRelation.REPLACE_USER_VALUES
@@ -161,7 +161,7 @@ class Analyst:
     """
 
     name: str
-    budget: Loss
+    budget: Annotated[Loss, LOSS_TEXT]
 
 
 # What a store promises to every vehicle, as its ledger says it.
@@ -217,46 +217,15 @@ class Promise:
     analysts: tuple[Analyst, ...] = ()
 
     def facts(self) -> dict[str, object]:
-        """Return the promise as the ledger stores it, a JSON object; losses are in 10^-12."""
+        """Return the promise as the ledger stores it: relation and kind of loss explicitly, then all."""
         policy = self.policy
-        stem = "budget" if policy.kind is LossKind.PURE else "budget_rho"
-        ceilings = {
-            f"{stem}_pico": policy.total,
-            f"{stem}_a_year_pico": policy.a_year,
-            f"{stem}_a_month_pico": policy.a_month,
-        }
-        return {
-            "relation": policy.relation.value,
-            "loss_kind": policy.kind.value,
-            **{name: each.pico for name, each in ceilings.items() if each is not None},
-            **({} if policy.delta is None else {"delta": policy.delta}),
-            **({"time_zone": policy.time_zone} if policy.periodic else {}),
-            "speed_bound": self.speed_bound,
-            "analysts": {each.name: each.budget.pico for each in self.analysts},
-        }
+        return {"relation": policy.relation.value, "loss_kind": policy.kind.value, "promise": as_json(self)}
 
     @classmethod
-    def from_facts(cls, facts: Mapping[str, object]) -> Promise:
+    def from_facts(cls, facts: Mapping[str, Any]) -> Promise:
         """Return the promise that a ledger entry states: the inverse of ``facts``."""
-        loss_of = LOSSES[LossKind(str(facts["loss_kind"]))]
-        stem = "budget" if loss_of is PureDP else "budget_rho"
-
-        keys = (f"{stem}_a_year_pico", f"{stem}_a_month_pico")
-        a_year, a_month = (loss_of(int(str(facts[key]))) if key in facts else None for key in keys)
-        analysts = facts["analysts"]
-        ceilings = analysts if isinstance(analysts, dict) else {}
-        return cls(
-            BudgetPolicy(
-                loss_of(int(str(facts[f"{stem}_pico"]))),
-                a_year,
-                a_month,
-                str(facts.get("time_zone", "UTC")),
-                None if "delta" not in facts else str(facts["delta"]),
-                NeighbouringRelation(str(facts["relation"])),
-            ),
-            str(facts["speed_bound"]),
-            tuple(Analyst(str(name), loss_of(int(pico))) for name, pico in ceilings.items()),
-        )
+        policy = {**facts["promise"]["policy"], "relation": facts["relation"]}
+        return from_json(cls, {**facts["promise"], "policy": policy})
 
     def in_words(self) -> dict[str, str]:
         """Return each part of the promise in words, by its name; a part that is not set is left out."""

@@ -19,6 +19,7 @@ import numpy as np
 from trafficdp.arrays import FloatArray, IntArray
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Assumption, NeighbouringRelation
+from trafficdp.model.json_codec import Coded
 from trafficdp.model.speed import ContributionBound, Statistic
 
 
@@ -159,6 +160,16 @@ class ZCDP(Loss):
 
 LOSSES: dict[LossKind, type[Loss]] = {LossKind.PURE: PureDP, LossKind.ZCDP: ZCDP}
 """The losses of each kind: ``LOSSES[kind](pico)``."""
+
+
+def _read_loss(text: str) -> Loss:
+    quantity, _, number = str(text).partition(" ")
+    (kind,) = [each for each in LossKind if each.quantity == quantity]
+    return LOSSES[kind].of(number)
+
+
+LOSS_TEXT = Coded(lambda loss: f"{loss.kind.quantity} {loss}", _read_loss)
+"""A loss as exact text, such as "epsilon 4.5"."""
 
 
 def rounded_up(loss: float) -> str:

@@ -283,7 +283,7 @@ class _Examination:
 
     def _plan(self, name: str) -> None:
         # its digest is checked on the way
-        _ = SavedPlan(store_files.read_plan(self._store, name)).frozen_facts
+        SavedPlan.from_json(store_files.read_plan(self._store, name))
 
 
 def _listed(manifest: dict[str, object]) -> dict[str, str]:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from trafficdp.arrays import FloatArray
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import hours_of_day, longer_slots_of, zone_km2
 from trafficdp.config.settings import Config
@@ -19,7 +20,17 @@ from trafficdp.context.read import check_context
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
-from trafficdp.model import LONGER, OFFSET, ContributionBound, Counts, Grid, Statistic, as_json, from_json
+from trafficdp.model import (
+    LONGER,
+    OFFSET,
+    Coded,
+    ContributionBound,
+    Counts,
+    Grid,
+    Statistic,
+    as_json,
+    from_json,
+)
 from trafficdp.planner import allocation as planner_allocation
 from trafficdp.planner import suggest
 from trafficdp.planner.adaptive import choose_mosaic
@@ -27,7 +38,7 @@ from trafficdp.planner.allocate import allocate, kept_bins
 from trafficdp.planner.request import AdaptiveSettings, MapOption, Request
 from trafficdp.privacy.budget import remaining_loss
 from trafficdp.privacy.ledger import canonical
-from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, rounded_up
+from trafficdp.privacy.loss import LOSS_TEXT, LOSSES, Loss, LossKind, PureDP, rounded_up
 from trafficdp.release import results
 from trafficdp.release.curator import Curator
 from trafficdp.release.knowledge import fleet_released, known_speeds
@@ -42,48 +53,68 @@ from trafficdp.store.vault_fixes import is_imported
 # would choose now.
 
 
-@dataclass(frozen=True)
-class SavedPlan:
-    """A plan as it was saved: ``text`` is the canonical JSON of all that is frozen, with its digest."""
+def _lists(arrays: Mapping[Statistic, FloatArray]) -> dict[str, list[float]]:
+    return {each.value: own.tolist() for each, own in arrays.items()}
 
-    text: str
+
+def _arrays(lists: Mapping[str, list[float]]) -> dict[Statistic, FloatArray]:
+    return {Statistic(name): np.array(own, dtype=np.float64) for name, own in lists.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedPlan:
+    """A plan as it was saved: all that is frozen of its Allocation.
+
+    ``data_version`` names the data that it was made from, ``loss`` is what was asked for, ``calibrated`` the
+    mechanism as its ``to_facts`` wrote it, and ``loss_pico`` what that costs, in 10^-12 of its kind.
+    """
+
+    data_version: str
+    grid: Grid
+    bound: ContributionBound
+    loss: Annotated[Loss, LOSS_TEXT]
+    tolerance: Mapping[Statistic, float]
+    min_vehicles: int
+    interval_level: float
+    accounting: str
+    mechanism: Mapping[Statistic, str]
+    calibrated: Annotated[Mapping[str, Any], Coded(dict, dict)]
+    error: Annotated[Mapping[Statistic, FloatArray], Coded(_lists, _arrays)]
+    reason: str
+    loss_pico: int
 
     @classmethod
-    def of(
-        cls, name: str, allocation: planner_allocation.Allocation, grid: Grid, data_version: str, at: datetime
-    ) -> SavedPlan:
-        """Return the plan ``name`` that freezes ``allocation``, made for ``grid`` at ``at``.
-
-        ``data_version`` is the name of the data that it was made from.
-        """
+    def of(cls, allocation: planner_allocation.Allocation, grid: Grid, data_version: str) -> SavedPlan:
+        """Return the plan that freezes ``allocation``, made for ``grid`` from the data ``data_version``."""
         request = allocation.request
-        facts = {
-            "name": name,
-            "saved_at": at.isoformat(),
-            "data_version": data_version,
-            "grid": as_json(grid),
-            "bound": as_json(request.bound),
-            request.loss.kind.pico_key: request.loss.pico,
-            "tolerance": {each.value: tolerance for each, tolerance in request.tolerance.items()},
-            "min_vehicles": request.min_vehicles,
-            "interval_level": request.interval_level,
-            "accounting": allocation.best.name if allocation.best else request.accounting,
-            "mechanism": {each.value: name for each, name in request.mechanism.items()},
-            "calibrated": allocation.calibrated.to_facts(),
-            "error": {each.value: error.tolist() for each, error in allocation.error.items()},
-            "reason": allocation.reason,
-            "loss_pico": allocation.loss.pico,
-        }
-        digest = hashlib.sha256(canonical(facts).encode()).hexdigest()
-        return cls(canonical({**facts, "sha256": digest}))
+        return cls(
+            data_version=data_version,
+            grid=grid,
+            bound=request.bound,
+            loss=request.loss,
+            tolerance=request.tolerance,
+            min_vehicles=request.min_vehicles,
+            interval_level=request.interval_level,
+            accounting=allocation.best.name if allocation.best else request.accounting,
+            mechanism=request.mechanism,
+            calibrated=allocation.calibrated.to_facts(),
+            error=allocation.error,
+            reason=allocation.reason,
+            loss_pico=allocation.loss.pico,
+        )
 
-    @property
-    def frozen_facts(self) -> dict[str, Any]:
-        """All that the plan froze, parsed from ``text``; raises DataError where its digest does not match."""
+    def to_json(self) -> str:
+        """Return the canonical JSON text of all that is frozen, with its digest."""
+        facts = as_json(self)
+        return canonical({**facts, "sha256": hashlib.sha256(canonical(facts).encode()).hexdigest()})
+
+    @classmethod
+    def from_json(cls, text: str) -> SavedPlan:
+        """Return the plan that ``to_json`` wrote; raise DataError where its digest does not match."""
         try:
-            found: dict[str, Any] = json.loads(self.text)
-            digest = found.pop("sha256")
-            whole = hashlib.sha256(canonical(found).encode()).hexdigest() == digest
+            facts: dict[str, Any] = json.loads(text)
+            digest = facts.pop("sha256")
+            whole = hashlib.sha256(canonical(facts).encode()).hexdigest() == digest
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             whole = False
         if not whole:
@@ -92,26 +123,15 @@ class SavedPlan:
                 got="another text than its digest says",
                 todo="plan and save again",
             )
-        return found
-
-    @property
-    def grid(self) -> Grid:
-        """The grid of the map that was planned."""
-        return from_json(Grid, self.frozen_facts["grid"])
-
-    @property
-    def loss(self) -> Loss:
-        """The loss, epsilon or rho, that was asked for when the plan was made."""
-        facts = self.frozen_facts
-        return next(LOSSES[kind](facts[kind.pico_key]) for kind in LossKind if kind.pico_key in facts)
+        return from_json(cls, facts)
 
     def require_data(self, data_version: str) -> None:
         """Raise UsageError unless the data is what the plan was made from."""
-        if self.frozen_facts["data_version"] != data_version:
+        if self.data_version != data_version:
             raise UsageError(
                 "the data is not what this plan was made from",
                 got=f"data version {data_version[:12]}",
-                expected=f"data version {self.frozen_facts['data_version'][:12]}",
+                expected=f"data version {self.data_version[:12]}",
                 todo="plan again on the data that there is now, and save it",
             )
 
@@ -122,8 +142,7 @@ class SavedPlan:
         replaces it. Raises UsageError for another speed bound, and DataError when the calibrated mechanism
         does not cost what was saved.
         """
-        facts = self.frozen_facts
-        bound = from_json(ContributionBound, facts["bound"])
+        bound = self.bound
         if request.bound != bound:
             raise UsageError(
                 "the plan was made for another speed bound or step",
@@ -134,24 +153,24 @@ class SavedPlan:
         named = replace(
             request,
             loss=self.loss,
-            tolerance=_by_statistic(facts["tolerance"]),
-            min_vehicles=facts["min_vehicles"],
-            interval_level=facts["interval_level"],
-            accounting=facts["accounting"],
-            mechanism=_by_statistic(facts["mechanism"]),
+            tolerance=self.tolerance,
+            min_vehicles=self.min_vehicles,
+            interval_level=self.interval_level,
+            accounting=self.accounting,
+            mechanism=self.mechanism,
         )
         grid = self.grid
         keep, kept = kept_bins(counts, named.min_vehicles, grid.may_publish(counts.cell, counts.slot))
-        calibrated = calibrated_from_facts(facts["calibrated"], named.facts(kept))
+        calibrated = calibrated_from_facts(self.calibrated, named.facts(kept))
         if isinstance(calibrated, SimulatesOwnCity):
             # what is expected of the fleet is not frozen: nothing that is asked rests on it
             calibrated = calibrated.with_expected_fleet(request.fleet, request.zone_km2)
         event = calibrated.event()
-        if event.kind is not named.loss.kind or event.loss.pico != facts["loss_pico"]:
+        if event.kind is not named.loss.kind or event.loss.pico != self.loss_pico:
             raise DataError(
                 "a saved plan does not cost what it says",
                 got=f"{event.kind.quantity} {event.loss}",
-                expected=f"{named.loss.kind.quantity} {type(named.loss)(facts['loss_pico'])}",
+                expected=f"{named.loss.kind.quantity} {type(named.loss)(self.loss_pico)}",
                 todo="plan and save again",
             )
         if event.idealised:
@@ -160,16 +179,10 @@ class SavedPlan:
                 got=event.mechanism,
                 todo="`trafficdp release --allow-idealised-noise` is the only way",
             )
-        by_statistic = _by_statistic(facts["error"])
-        error = {each: np.array(error, dtype=np.float64) for each, error in by_statistic.items()}
         hour = hours_of_day(grid, kept.slot)
         return planner_allocation.Allocation(
-            named, keep, kept, calibrated, event, error, facts["reason"], hour=hour
+            named, keep, kept, calibrated, event, self.error, self.reason, hour=hour
         )
-
-
-def _by_statistic(facts: Mapping[str, Any]) -> dict[Statistic, Any]:
-    return {statistic: facts[statistic.value] for statistic in Statistic if statistic.value in facts}
 
 
 LookedAt = Callable[[Grid], None]
@@ -212,7 +225,7 @@ class Planning:
                     todo="release it as it is, or plan and save again",
                 )
             return self._saved(
-                question, SavedPlan(store_files.read_plan(self._curator.store, question.saved))
+                question, SavedPlan.from_json(store_files.read_plan(self._curator.store, question.saved))
             )
         request = self._request(loss, question)
         if question.half_width is not None:
@@ -237,8 +250,8 @@ class Planning:
 
     def save(self, name: str, plan: results.Plan) -> None:
         """Save ``plan`` in the store under ``name``, frozen."""
-        frozen = SavedPlan.of(name, plan.allocation, plan.grid, self.version.name, datetime.now(UTC))
-        store_files.save_plan(self._curator.store, name, frozen.text)
+        frozen = SavedPlan.of(plan.allocation, plan.grid, self.version.name)
+        store_files.save_plan(self._curator.store, name, frozen.to_json())
 
     def contributions(self) -> Contributions:
         """Return what the configured map is planned with; it may have no bins. See ``Curator.counted``."""

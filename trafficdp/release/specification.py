@@ -7,14 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trafficdp import model
-from trafficdp.arrays import BoolArray, IntArray
+from trafficdp.arrays import BoolArray, CellArray, IntArray
 from trafficdp.binning.places import declared_bins, slot_facts_of
 from trafficdp.context.read import place_names
 from trafficdp.export.files import disclosure as files_disclosure
@@ -64,7 +65,7 @@ def source_facts(declaration: str, name: str, speed: str) -> privacy_disclosure.
 class ListedBins:
     """The G bins that a release lists, shape (G,) each: place, slot, exact vehicles and records."""
 
-    cell: npt.NDArray[np.uint64]
+    cell: CellArray
     slot: IntArray
     vehicles: IntArray
     records: IntArray
@@ -150,10 +151,15 @@ class Specification:
     request: model.MapRequest
     ingest_id: int
     data_version: str
-    cell: npt.NDArray[np.uint64]
-    slot: IntArray
-    calibrated: Mapping[str, Any]
+    cell: Annotated[CellArray, model.Coded(np.ndarray.tolist, partial(np.asarray, dtype=np.uint64))]
+    slot: Annotated[IntArray, model.Coded(np.ndarray.tolist, partial(np.asarray, dtype=np.int64))]
+    calibrated: Annotated[Mapping[str, Any], model.Coded(dict, dict)]
     disclosure: privacy_disclosure.Disclosure
+
+    @property
+    def relation(self) -> model.NeighbouringRelation:
+        """The neighbouring relation under which the release is private."""
+        return model.NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
 
     def bins_kept(self, counts: model.Counts) -> BoolArray:
         """Return which bins of ``counts`` get numbers, shape (G,).
@@ -166,50 +172,22 @@ class Specification:
 
     def public_facts(self, counts: model.Counts) -> protocol.PublicFacts:
         """Return what the mechanism may know: ``counts``, speed bound and neighbouring relation."""
-        relation = model.NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
-        return protocol.PublicFacts(counts, self.request.bound, relation)
+        return protocol.PublicFacts(counts, self.request.bound, self.relation)
 
     def to_json(self) -> str:
         """Return the canonical JSON text; floats keep every bit."""
-        listed: dict[str, Any] = {}
-        if not model.NeighbouringRelation(self.disclosure.unit.neighbouring_relation).hides_presence:
-            listed = {"cell": self.cell.tolist(), "slot": self.slot.tolist()}
-        return canonical(
-            {
-                **listed,
-                "release_id": self.release_id,
-                "created_at": self.created_at.isoformat(),
-                "grid": model.as_json(self.grid),
-                "request": model.as_json(self.request),
-                "ingest_id": self.ingest_id,
-                "data_version": self.data_version,
-                "calibrated": self.calibrated,
-                "disclosure": model.as_json(self.disclosure),
-            }
-        )
+        facts = model.as_json(self)
+        if self.relation.hides_presence:
+            del facts["cell"], facts["slot"]
+        return canonical(facts)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Specification:
         """Return the specification that ``to_json`` wrote."""
         facts: dict[str, Any] = json.loads(text)
-        grid = model.from_json(model.Grid, facts["grid"])
-        if "cell" in facts:
-            cell = np.array(facts["cell"], dtype=np.uint64)
-            slot = np.array(facts["slot"], dtype=np.int64)
-        else:
-            cell, slot = declared_bins(grid)
-        return cls(
-            release_id=facts["release_id"],
-            created_at=datetime.fromisoformat(facts["created_at"]),
-            grid=grid,
-            request=model.from_json(model.MapRequest, facts["request"]),
-            ingest_id=facts["ingest_id"],
-            data_version=facts["data_version"],
-            cell=cell,
-            slot=slot,
-            calibrated=facts["calibrated"],
-            disclosure=model.from_json(privacy_disclosure.Disclosure, facts["disclosure"]),
-        )
+        if "cell" not in facts:
+            facts["cell"], facts["slot"] = declared_bins(model.from_json(model.Grid, facts["grid"]))
+        return model.from_json(cls, facts)
 
 
 VALUES, PRESENCE = (
@@ -381,7 +359,7 @@ def asks_for_same_numbers(specification: Specification, grid: model.Grid, alloca
 def numbers_digest(
     grid: model.Grid,
     request: model.MapRequest,
-    cell: npt.NDArray[np.uint64],
+    cell: CellArray,
     slot: IntArray,
     calibrated: Mapping[str, Any],
 ) -> str:

@@ -1,5 +1,6 @@
 """Ceilings over all time, a year and a month: which charges count, in the city's own calendar."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trafficdp.errors import InsufficientBudgetError, UsageError
+from trafficdp.model import NeighbouringRelation
 from trafficdp.privacy.budget import BudgetPolicy, Promise, check_windows, month_of, remaining_loss
-from trafficdp.privacy.loss import PureDP
+from trafficdp.privacy.loss import ZCDP, PureDP
 
 POLICY = BudgetPolicy(PureDP.of(8), PureDP.of(4), PureDP.of(1), "America/Chicago")
 
@@ -91,14 +93,29 @@ def test_who_pays_nothing_is_never_in_the_way():
 
 
 def test_the_facts_of_a_promise_hold_what_is_set_of_its_policy():
-    def set_of(policy):
-        return {name: own for name, own in Promise(policy, "120 km/h").facts().items() if "budget" in name}
+    def facts_of(policy):
+        facts = json.loads(json.dumps(Promise(policy, "120 km/h").facts()))
+        assert Promise.from_facts(facts) == Promise(policy, "120 km/h")
+        return facts
 
-    assert set_of(BudgetPolicy(PureDP.of(8))) == {"budget_pico": 8 * 10**12}
+    def set_of(policy):
+        return facts_of(policy)["promise"]["policy"]
+
+    assert set_of(BudgetPolicy(PureDP.of(8))) == {"total": "epsilon 8"}
     assert BudgetPolicy(PureDP.of(8)).periodic is False
     assert POLICY.periodic is True
     assert set_of(POLICY) == {
-        "budget_pico": 8 * 10**12,
-        "budget_a_year_pico": 4 * 10**12,
-        "budget_a_month_pico": 10**12,
+        "total": "epsilon 8",
+        "a_year": "epsilon 4",
+        "a_month": "epsilon 1",
+        "time_zone": "America/Chicago",
     }
+    rho = BudgetPolicy(ZCDP(1), delta="1e-6", relation=NeighbouringRelation.ADD_OR_REMOVE_USER)
+    assert set_of(rho)["total"] == "rho 0.000000000001"
+    for policy, relation, kind in (
+        (POLICY, "replace_user_values", "pure"),
+        (rho, "add_or_remove_user", "zcdp"),
+    ):
+        # said whatever the defaults are
+        facts = facts_of(policy)
+        assert (facts["relation"], facts["loss_kind"]) == (relation, kind)

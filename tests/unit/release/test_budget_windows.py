@@ -219,10 +219,12 @@ def test_the_policy_is_in_the_ledger_the_manifest_and_the_status(filled, clock):
     clock("2026-01-05T12:00:00+00:00")
     release = workspace.release(again=True, force=True)
     promise = [row.facts for row in workspace.ledger() if row.facts["kind"] == "promise"][-1]
-    assert promise["budget_pico"] == 30 * PICO
-    assert promise["budget_a_year_pico"] == 20 * PICO
-    assert promise["budget_a_month_pico"] == 9 * PICO
-    assert promise["time_zone"] == "Asia/Kolkata"
+    assert promise["promise"]["policy"] == {
+        "total": "epsilon 30",
+        "a_year": "epsilon 20",
+        "a_month": "epsilon 9",
+        "time_zone": "Asia/Kolkata",
+    }
     manifest = json.loads((release.folder / "manifest.json").read_text(encoding="utf-8"))
     assert manifest["accounting"]["periodic_budget"] == {
         "a_year": "20",

@@ -134,7 +134,7 @@ def test_until_the_first_file_the_promise_follows_the_configuration(small_city, 
     assert workspace.ledger() == []
     workspace.ingest([city.days[1]])
     (entry,) = workspace.ledger()
-    assert entry.facts["budget_pico"] == 7 * 10**12
+    assert entry.facts["promise"]["policy"]["total"] == "epsilon 7"
     small_city.write_config(city.folder, budget=8)
     with pytest.raises(UsageError, match="epsilon 8; expected budget a vehicle: epsilon 7"):
         trafficdp.open(city.config).status()

@@ -38,8 +38,7 @@ def test_a_release_of_a_saved_plan_draws_its_very_calibrated(saved, file, comman
     saved.change('min_vehicles = 3\naccounting = "best"', 'min_vehicles = 10\naccounting = "basic"')
     assert command("release", "--yes", "--plan", "spring").code == 0
     specification = specification_of(saved, "r0001")
-    facts = SavedPlan(file.read_text()).frozen_facts
-    assert specification.calibrated == facts["calibrated"]
+    assert specification.calibrated == SavedPlan.from_json(file.read_text()).calibrated
     assert specification.request.min_vehicles == 3
     assert command("verify", "r0001").code == 0
     ledger = command("--json", "ledger").json
