@@ -146,9 +146,19 @@ def answer_rows(
     Numbers are those of ``release`` or, if it is None, the exact ``counts``. Both have the bins of ``grid``,
     in one order.
     """
-    frame = _counted(grid, counts) if release is None else published_frame(release)
-    if release is not None:
-        frame = _with_noisy_counts(frame.drop(columns=["vehicles", "records"]), release)
+    if release is None:
+        frame = _counted(grid, counts)
+    else:
+        noise = next(iter(release.estimates.values())).noise
+        # noisy counts as whole numbers: values to nearest, ends of intervals outward
+        rounding = {"": np.rint, "_low": np.floor, "_high": np.ceil}
+        noisy = {
+            name + end: towards(noise[name + end]).astype(np.int64)
+            for name in ("vehicles", "records")
+            if name in noise
+            for end, towards in rounding.items()
+        }
+        frame = published_frame(release).drop(columns=["vehicles", "records"]).assign(**noisy)
     columns = answer_columns(question)
     arrays = [_typed(_values(column, frame, counts, unit), column) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
@@ -180,22 +190,6 @@ def _counted(grid: Grid, counts: Counts) -> pd.DataFrame:
             "status": pd.Series([COUNTED] * counts.bins, dtype="str"),
         }
     )
-
-
-def _with_noisy_counts(frame: pd.DataFrame, release: Release) -> pd.DataFrame:
-    """Return ``frame`` with the noisy counts of ``release``, if it has any, as whole numbers.
-
-    Values are rounded to nearest, ends of intervals outward.
-    """
-    noise = next(iter(release.estimates.values())).noise
-    rounding = {"": np.rint, "_low": np.floor, "_high": np.ceil}
-    found = {
-        name + end: towards(noise[name + end]).astype(np.int64)
-        for name in ("vehicles", "records")
-        if name in noise
-        for end, towards in rounding.items()
-    }
-    return frame.assign(**found)
 
 
 def _values(column: AnswerColumn, frame: pd.DataFrame, counts: Counts, unit: SpeedUnit) -> Any:  # noqa: ANN401

@@ -143,9 +143,8 @@ def days_of_period(period: Period, first: date, last: date) -> Period:
 BOX = "in_box("
 _HOUR = "hour BETWEEN 7 AND 9"
 _DAY = "weekday = 'monday'"
-Numbers = IntArray
-_HOURS: Numbers = np.arange(HOURS_A_WEEK, dtype=np.int64)
-_COMPARISONS: dict[type[exp.Expr], Callable[[Numbers, int], Week]] = {
+_HOURS: IntArray = np.arange(HOURS_A_WEEK, dtype=np.int64)
+_COMPARISONS: dict[type[exp.Expr], Callable[[IntArray, int], Week]] = {
     exp.EQ: lambda numbers, value: numbers == value,
     exp.NEQ: lambda numbers, value: numbers != value,
     exp.LT: lambda numbers, value: numbers < value,
@@ -202,7 +201,7 @@ def _name(node: exp.Expr, whole: exp.Expr) -> str:
     raise dialect.RefusedError("this predicate cannot be read", _HOUR, whole)
 
 
-def _numbers(name: str) -> Numbers:
+def _numbers(name: str) -> IntArray:
     return _HOURS // 24 if name == "weekday" else _HOURS % 24
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 class IngestedFile:
     """What became of one file: its report, and how many records were new. For the curator's eyes.
 
-    ``extents``: how far it reaches; None where a cluster has read it. ``read_before``: a file of the same
+    ``extents``: how far it reaches; nowhere where a cluster has read it. ``read_before``: a file of the same
     bytes was read before; ``declared_otherwise``: under another declaration of its source.
     """
 
@@ -58,7 +58,7 @@ class IngestedFile:
     added: int
     read_before: bool
     declared_otherwise: bool
-    extents: Extents | None = None
+    extents: Extents = field(default_factory=Extents)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,17 +149,17 @@ def ingest(
                     "rows_kept": each.report.rows_kept,
                     "rejected": dict(each.report.rejected),
                     "derived": each.report.derived,
-                    "rows_in_extent": ingest_report.extent_in_words(extents.readable, time_zone),
-                    "rows_kept_extent": ingest_report.extent_in_words(extents.kept, time_zone),
-                    "days_kept": len(extents.days),
-                    "exchanged": extents.exchanged,
-                    "noted": dict(extents.noted),
+                    "rows_in_extent": ingest_report.extent_in_words(each.extents.readable, time_zone),
+                    "rows_kept_extent": ingest_report.extent_in_words(each.extents.kept, time_zone),
+                    "days_kept": len(each.extents.days),
+                    "exchanged": each.extents.exchanged,
+                    "noted": dict(each.extents.noted),
                     "new": each.added,
                     "read_before": each.read_before,
                     "declared_otherwise": each.declared_otherwise,
                     "units": [asdict(finding) for finding in each.report.lint],
                 }
-                for each, extents in ((each, each.extents or ingest_report.Extents()) for each in done)
+                for each in done
             ],
         }
     )
@@ -179,7 +179,7 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
     """Show how far the rows of all files reach, beside what the configuration declares."""
     found = ingest_report.Extents()
     for each in done:
-        found |= each.extents or ingest_report.Extents()
+        found |= each.extents
     west, south, east, north = grid.area.geometry.bounds
     period = grid.period
     days = (period.last - period.first).days + 1
@@ -205,7 +205,7 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
 
 def _warn_of_little_and_units(output: Output, done: Sequence[IngestedFile]) -> None:
     """Say it loudly where little of a file, or of a source, fits what is declared, and where units do not."""
-    exchanged = {id(each.report): each.extents.exchanged for each in done if each.extents}
+    exchanged = {id(each.report): each.extents.exchanged for each in done}
     for report in ingest_report.with_few_rows_kept(each.report for each in done):
         reason = report.commonest_reason
         said = f"WARNING: only {report.rows_kept:,} of {report.rows_in:,} rows of {report.file} were kept"
@@ -248,7 +248,7 @@ def _warn_of_oddities(output: Output, done: Sequence[IngestedFile], source: Sour
     if not files:
         return
     name = files[0].file if len(files) == 1 else f"{len(files):,} files of source {source.name}"
-    extents = [each.extents or ingest_report.Extents() for each in files]
+    extents = [each.extents for each in files]
     eyes = "(for the curator's eyes, outside the guarantee)"
     count = Counter[str]()
     for each in extents:

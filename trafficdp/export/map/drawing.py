@@ -241,11 +241,16 @@ _SHIFTS = (-0.55, 0.0, 0.55)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One path: filled with ``fill``, or stroked with ``stroke`` where that is given."""
+    """One path: filled with ``fill``, or stroked with ``stroke`` where that is given.
+
+    Lines of a public layer have a ``width`` of their own, on a page 900 pixels wide, and perhaps dashes.
+    """
 
     path: str
     fill: str
     stroke: str | None = None
+    width: float = 0.0
+    dash: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,16 +263,6 @@ class Badge:
     dark: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LayerLines:
-    """Lines of a public layer, all one path: their colour, and their width on a page 900 pixels wide."""
-
-    path: str
-    stroke: str
-    width: float
-    dash: tuple[int, ...] = ()
-
-
 @dataclass(frozen=True)
 class Surroundings:
     """The public layers around the cells: ``areas`` lie under them, ``lines`` over them.
@@ -276,7 +271,7 @@ class Surroundings:
     """
 
     areas: tuple[Shape, ...] = ()
-    lines: tuple[LayerLines, ...] = ()
+    lines: tuple[Shape, ...] = ()
     names: tuple[Badge, ...] = ()
     sources: str = ""
 
@@ -365,7 +360,7 @@ def surroundings_of(drawing: Drawing, context: Sequence[ContextLayer], names_bel
             polygons = parts[shapely.get_type_id(parts) == shapely.GeometryType.POLYGON]
             areas.append(Shape("".join(drawing.paths(polygons)), _UNDER[layer.kind]))
         if layer.kind in _OVER:
-            lines.append(LayerLines(drawing.lines(layer.shapes), *_OVER[layer.kind]))
+            lines.append(Shape(drawing.lines(layer.shapes), "none", *_OVER[layer.kind]))
         if layer.kind is ContextKind.PLACE:
             names += [*zip(layer.shapes, layer.names, strict=True)]
     return Surroundings(
