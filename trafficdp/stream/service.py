@@ -126,33 +126,28 @@ class Numbering:
     """Numbers 64-bit integer keys 0, 1, 2, ... by first appearance; ``keys[i]`` is the key of number i."""
 
     def __init__(self, keys: IntArray | None = None) -> None:
-        self.keys = np.zeros(0, dtype=np.int64) if keys is None else np.asarray(keys, dtype=np.int64).copy()
-        self._sort()
+        import pandas as pd
+
+        self._index = pd.Index(np.zeros(0, dtype=np.int64) if keys is None else np.array(keys, np.int64))
+
+    @property
+    def keys(self) -> IntArray:
+        """The keys in the order of their numbers, shape (n,)."""
+        return np.asarray(self._index, dtype=np.int64)
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return len(self._index)
 
     def find(self, key: IntArray) -> IntArray:
         """Return the number of every key in ``key``, shape (n,); UNKNOWN (-1) for a key without a number."""
-        if not len(self.keys) or not len(key):
-            return np.full(len(key), UNKNOWN, dtype=np.int64)
-        place = np.minimum(np.searchsorted(self._sorted, key), len(self._sorted) - 1)
-        return np.where(self._sorted[place] == key, self._order[place], UNKNOWN)
+        return np.asarray(self._index.get_indexer(type(self._index)(key)), dtype=np.int64)
 
     def number(self, key: IntArray) -> IntArray:
         """Return the number of every key in ``key``, shape (n,), and number new keys on the way."""
-        found = self.find(key)
-        missing = np.flatnonzero(found == UNKNOWN)
-        if len(missing):
-            new, first = np.unique(key[missing], return_index=True)
-            self.keys = np.concatenate([self.keys, new[np.argsort(first, kind="stable")]])
-            self._sort()
-            found[missing] = self.find(key[missing])
-        return found
-
-    def _sort(self) -> None:
-        self._order = np.argsort(self.keys, kind="stable").astype(np.int64)
-        self._sorted = self.keys[self._order]
+        new = key[self.find(key) == UNKNOWN]
+        if len(new):
+            self._index = self._index.append(type(self._index)(new).unique())
+        return self.find(key)
 
 
 def pack(high: IntArray, low: IntArray) -> IntArray:

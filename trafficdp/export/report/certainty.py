@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -32,33 +31,22 @@ _PRODUCT_BLOCKS = ("product_block", "product_half_width", "product_shift")
 _BLOCKS = ("block_scale", "block", "half_width", "shift")
 
 
-class NoiseLaw(ABC):
-    """The distribution of the noise in G bins. Fields are arrays of shape (G,), or further laws."""
+class _BinLaw:
+    """The distribution of the noise in G bins. Fields are arrays of shape (G,), or further laws.
 
-    bias: FloatArray
-    """Largest |estimate - noise - truth|, shape (G,)."""
-
-    @abstractmethod
-    def half_width(self, error: float) -> FloatArray:
-        """Return h, shape (G,), with P(|estimate - truth| > h) <= ``error`` in each bin, bias included.
-
-        Raises UsageError unless 0 < error < 1.
-        """
+    ``bias`` is the largest |estimate - noise - truth|.
+    """
 
     def select_bins(self, rows: IntArray) -> Self:
         """Return the law of the noise in the bins at the positions ``rows`` alone."""
         own = vars(self).values()
         return type(self)(
-            *(each.select_bins(rows) if isinstance(each, NoiseLaw) else each[rows] for each in own)
+            *(each.select_bins(rows) if isinstance(each, _BinLaw) else each[rows] for each in own)
         )
-
-    @abstractmethod
-    def average_half_width(self, error: float) -> float:
-        """Return h with P(|mean of the noises over all bins| > h) <= ``error``; the bias is left out."""
 
 
 @dataclass(frozen=True)
-class LatticeLaw(NoiseLaw):
+class LatticeLaw(_BinLaw):
     """Independent noises s Z, with Z discrete Laplace of scale ``lattice_scale`` (B) and ``step`` s."""
 
     lattice_scale: FloatArray
@@ -85,7 +73,7 @@ class LatticeLaw(NoiseLaw):
 
 
 @dataclass(frozen=True)
-class BlockLaw(NoiseLaw):
+class BlockLaw(_BinLaw):
     """Noise drawn for whole blocks of bins, so that bins of a block are not independent (``noise.block``).
 
     ``block`` is the number of the bin's block, ``width`` a, ``size`` d (items of the block), ``scale`` s,
@@ -115,7 +103,7 @@ class BlockLaw(NoiseLaw):
 
 
 @dataclass(frozen=True)
-class MomentsLaw(NoiseLaw):
+class MomentsLaw(_BinLaw):
     """Noise of a variance: at most U |e1| + |e2|, with e1 of the mean and e2 of the products x (U - x).
 
     ``mean`` is the law of U e1, ``products`` the law of e2 (noise of the average product), both without
@@ -142,7 +130,7 @@ class MomentsLaw(NoiseLaw):
 
 
 @dataclass(frozen=True)
-class MomentBlockLaw(NoiseLaw):
+class MomentBlockLaw(_BinLaw):
     """Noise of a variance: at most U |e1| + |e2|, each from a block of ``size`` items (``noise.block``).
 
     ``first`` and ``second`` are the scales a s of U e1 and of e2, 0 where there is no noise; ``shift``
@@ -168,6 +156,9 @@ class MomentBlockLaw(NoiseLaw):
         Every bin gets an equal part of ``error``, and h is the mean of the bins' half widths.
         """
         return float((self.half_width(error / len(self.bias)) - self.bias).mean())
+
+
+NoiseLaw = LatticeLaw | BlockLaw | MomentsLaw | MomentBlockLaw
 
 
 def law_of(release: Release, statistic: Statistic) -> NoiseLaw | None:

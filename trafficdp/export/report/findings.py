@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -199,10 +200,7 @@ class ListBuilder:
         lists = []
         for positions, names, below in _ends(findings, order):
             shown = certain if chances is None else chances.likely
-            rows = [
-                self._row(findings.statistic, shown, at, name)
-                for at, name in zip(positions, names, strict=False)
-            ]
+            rows = self._rows(findings.statistic, shown, positions, names)
             if chances is None:
                 standings = order.low if below else order.high
                 rows = [replace(row, others=one.others) for row, one in zip(rows, standings, strict=False)]
@@ -223,10 +221,7 @@ class ListBuilder:
         certain, few = findings.certain, self._few(findings)
         if certain is None or not few:
             return None
-        rows = [
-            self._row(findings.statistic, certain, at, name)
-            for at, name in zip(few, LONGEST_NAMES, strict=False)
-        ]
+        rows = self._rows(findings.statistic, certain, few, LONGEST_NAMES)
         return report_page.ListedRows(tuple(rows), len(rows))
 
     def change_list(self, changes: Changes, positions: IntArray, fell: bool) -> report_page.ListedRows:
@@ -283,23 +278,26 @@ class ListBuilder:
         found: list[int] = np.argsort(self.atlas.centres.y[self.atlas.position[rows]]).tolist()
         return found
 
-    def _row(
+    def _rows(
         self,
         statistic: Statistic,
         certain: certainty.SimultaneousIntervals,
-        at: int,
-        name: str,
-    ) -> report_page.Row:
-        """Return the line of compared bin number ``at``: its value, with the decimals its interval supports.
+        positions: Sequence[int],
+        names: Sequence[str],
+    ) -> list[report_page.Row]:
+        """Return the lines of compared bins: their values, with the decimals that intervals support.
 
-        ``name`` is its mark on the map.
+        ``names`` are their marks on the map; bins beyond these have no line.
         """
-        found = _interval(certain, at)
         largest = shown_largest(statistic, self.release.request.bound, self.release.request.display_unit)
-        read = number_in_words(found.value, found.low, found.high, largest)
-        where = self._where(int(certain.rows[at]))
-        ends = (read.low, read.high) if read.low else None
-        return report_page.Row(name, *where, read.value, found if read.low else None, ends=ends)
+        rows = []
+        for at, name in zip(positions, names, strict=False):
+            found = _interval(certain, at)
+            read = number_in_words(found.value, found.low, found.high, largest)
+            where = self._where(int(certain.rows[at]))
+            ends = (read.low, read.high) if read.low else None
+            rows.append(report_page.Row(name, *where, read.value, found if read.low else None, ends=ends))
+        return rows
 
     def _where(self, row: int) -> tuple[str, str, str]:
         """Return the name of the place, the label of the slot and the cell of bin ``row``."""
