@@ -374,6 +374,7 @@ _OF = {
     ),
 }
 """What is of one kind of loss alone."""
+_PER_VEHICLE = "[budget] epsilon_per_vehicle instead: every vehicle has an account of its own"
 _SHARED = "[budget] epsilon instead: all vehicles share one budget"
 _IN_RHO = "[privacy] epsilon with delta beside it, to count in rho"
 _ONE_WAY = "to be left out: one mechanism makes the map"
@@ -392,10 +393,7 @@ _OTHERS: Mapping[model.NeighbouringRelation, Mapping[tuple[str, ...], str]] = {
         ("stream",): "to be left out: ingest as files come, and release a map now and then",
     },
     model.NeighbouringRelation.REPLACE_USER_VALUES: {
-        (
-            "budget",
-            "epsilon",
-        ): "[budget] epsilon_per_vehicle instead: every vehicle has an account of its own",
+        ("budget", "epsilon"): _PER_VEHICLE,
         ("privacy", "delta"): '[budget] kind = "zcdp" with rho_per_vehicle and delta, to count in rho',
     },
 }

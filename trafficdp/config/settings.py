@@ -15,7 +15,6 @@ from pydantic import Field, PlainValidator, ValidationInfo
 from trafficdp import model
 from trafficdp.config import table as t
 from trafficdp.config.document import exact_number, one_line_text, read_text
-from trafficdp.config.table import Built, Refused, Table, loss, naming, text, whole
 from trafficdp.errors import ConfigError, UsageError
 from trafficdp.planner.request import MapSettings, Request
 from trafficdp.privacy import budget
@@ -25,7 +24,7 @@ from trafficdp.privacy.loss import LOSSES, Loss, LossKind, PureDP, exact_text
 # The ``[stream]`` table of the configuration: how a map is published as its records arrive.
 
 
-class StreamSettings(Table):
+class StreamSettings(t.Table):
     """How a stream is published. Times in minutes of stream time.
 
     ``epsilon`` None: that of [privacy]. ``records_per_vehicle``: how many records every vehicle is sure to
@@ -33,11 +32,11 @@ class StreamSettings(Table):
     all.
     """
 
-    epsilon: Annotated[PureDP | None, loss("2")] = None
-    publish_every: Annotated[int, whole(1, 10_080)]
-    lateness: Annotated[int, whole(0, 10_080)] = 5
-    records_per_vehicle: Annotated[int, whole(1, 10**9)]
-    records_per_step: Annotated[int, whole(0, 10**9)] = 0
+    epsilon: Annotated[PureDP | None, t.loss("2")] = None
+    publish_every: Annotated[int, t.whole(1, 10_080)]
+    lateness: Annotated[int, t.whole(0, 10_080)] = 5
+    records_per_vehicle: Annotated[int, t.whole(1, 10**9)]
+    records_per_step: Annotated[int, t.whole(0, 10**9)] = 0
 
 
 # Areas in the configuration file: a box, or polygons of a GeoJSON file beside it.
@@ -49,11 +48,11 @@ LARGEST_GEOJSON = 64 << 20
 
 def _file(value: object, info: ValidationInfo[Path]) -> Path:
     if (name := one_line_text(value)) is None:
-        raise Refused
+        raise t.Refused
     return info.context / name
 
 
-class Area(Table):
+class Area(t.Table):
     """A study area, given either as a bounding box or as a GeoJSON file."""
 
     bbox: Annotated[Any, Field(description="[west, south, east, north] in degrees")] = None
@@ -71,16 +70,16 @@ class Area(Table):
             corners = [exact_number(item) for item in self.bbox] if isinstance(self.bbox, list) else []
             degrees = [float(corner) for corner in corners if corner is not None]
             if len(corners) != 4 or len(degrees) != 4:
-                raise Refused("bbox")
-            with naming("bbox"):
+                raise t.Refused("bbox")
+            with t.naming("bbox"):
                 return model.StudyArea.from_bbox(*degrees)
         if self.geojson is None or self.bbox is not None:
-            raise Refused(
+            raise t.Refused(
                 what=": neither bbox nor geojson" if self.bbox is None else ": both bbox and geojson",
                 expected='either { bbox = [west, south, east, north] } or { geojson = "area.geojson" }',
                 todo="give one of them",
             )
-        with naming("geojson"):
+        with t.naming("geojson"):
             content = read_text(
                 self.geojson, what="the file", todo="correct its name", largest=LARGEST_GEOJSON
             )
@@ -94,12 +93,12 @@ class Area(Table):
 class NamedArea(Area):
     """An area with a name by which questions refer to it."""
 
-    name: Annotated[str, text("a name that questions call the area by")]
+    name: Annotated[str, t.text("a name that questions call the area by")]
 
 
-DRAWN = Built(Area, Area.study_area)
+DRAWN = t.Built(Area, Area.study_area)
 """An area that is drawn in a table of its own."""
-NAMED = Built(NamedArea, lambda area: (area.name, area.study_area()))
+NAMED = t.Built(NamedArea, lambda area: (area.name, area.study_area()))
 """(name, area)."""
 
 

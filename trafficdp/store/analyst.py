@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,7 +57,7 @@ WHERE database_name IN ('released', 'memory') AND NOT internal ORDER BY name, co
 """Every column, with comments."""
 
 
-class AnalystSession:
+class AnalystSession(AbstractContextManager["AnalystSession", None]):
     """A released database, opened for reading. A query keeps nothing for the next one.
 
     ``path`` is the file (None: there is none yet), ``timeout`` the seconds a query may take. ``files`` are
@@ -131,9 +131,6 @@ class AnalystSession:
         if self._worker is not None:
             self._worker.end()
             self._worker = None
-
-    def __enter__(self) -> AnalystSession:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

@@ -11,7 +11,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
@@ -195,7 +195,7 @@ def plan_names(store: Path) -> list[str]:
 # Files for rows that do not fit in memory: without a name, in a folder that only the owner enters.
 
 
-class Spill:
+class Spill(AbstractContextManager["Spill", None]):
     """Rows in order of writing, in an unnamed file of ``folder``: a process that dies leaves none.
 
     Rows are of the NumPy type ``kind``. Use it as a context manager. Raises OSError where the disk is full.
@@ -206,9 +206,6 @@ class Spill:
         _durable.make_folder(folder)
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
         self._kind, self._rows = np.dtype(kind), 0
-
-    def __enter__(self) -> Spill:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
