@@ -220,14 +220,11 @@ def _epoch(numbers: FloatArray, time_format: str) -> Times:
 def _pattern(text: pa.Array, pattern: str, time_zone: str | None) -> Times:
     text = pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(_NO_TEXTS)), pa.scalar(None, pa.string()), text)
     given = _mask(pc.is_valid(text))
-    times = _none_readable(len(text))
-    has_offset = "%z" in pattern or "%Z" in pattern
-    if has_offset or time_zone is not None:
-        parsed = _parse(text.filter(pa.array(given)), pattern)
-        if has_offset or time_zone is None:
-            _fill(times, given, parsed)
-        else:
-            _localise(times, given, parsed.tz_localize(None), time_zone)
+    times, stated = _none_readable(len(text)), text.filter(pa.array(given))
+    if "%z" in pattern or "%Z" in pattern:
+        _fill(times, given, _parse(stated, pattern))
+    elif time_zone is not None:
+        _localise(times, given, _parse(stated, pattern).tz_localize(None), time_zone)
     return times
 
 

@@ -75,40 +75,40 @@ def read_typical_speeds(
 def _read(path: Path, column: str, grid: Grid) -> tuple[Shapes, Shapes]:
     """The shapes of the file, in degrees, and what ``column`` says of each."""
     name = path.name.lower()
-    if name.endswith((".csv", ".csv.gz", ".parquet")):
-        import geopandas
-        import pandas as pd
+    if not name.endswith((".csv", ".csv.gz", ".parquet")):
+        return read_table(path, column, grid.area)
+    import geopandas
+    import pandas as pd
 
-        try:
-            if not name.endswith(".parquet"):
-                table = pd.read_csv(path, dtype=str)
-            else:
-                try:
-                    table = geopandas.read_parquet(path).to_crs("EPSG:4326")
-                except ValueError:
-                    table = pd.read_parquet(path)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"{path.name} cannot be read", got=str(error).splitlines()[0][:200]) from error
-        if column not in table:
-            raise ConfigError(f"{path.name} has no column {column}", expected=", ".join(map(str, table)))
-        texts = table[column].astype(object).where(table[column].notna(), "").astype(str).to_numpy(object)
-        if isinstance(table, geopandas.GeoDataFrame):
-            return np.asarray(table.geometry.array, dtype=object), texts
-        hexagons = next((each for each in HEXAGONS if each in table), None)
-        if hexagons is None:
-            raise ConfigError(
-                f"{path.name} does not say where its speeds are",
-                expected=f"a column {' or '.join(HEXAGONS)} of H3 indices, or a file of shapes",
-            )
-        try:
-            cells = cells_from_text([*table[hexagons].astype(str)])
-        except DataError as error:
-            raise ConfigError(
-                f"the column {hexagons} of {path.name} holds other texts than H3 cells",
-                expected="H3 cell indexes (mode 1), such as 87608b0a5ffffff",
-            ) from error
-        return polygons_of(cells), texts
-    return read_table(path, column, grid.area)
+    try:
+        if not name.endswith(".parquet"):
+            table = pd.read_csv(path, dtype=str)
+        else:
+            try:
+                table = geopandas.read_parquet(path).to_crs("EPSG:4326")
+            except ValueError:
+                table = pd.read_parquet(path)
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"{path.name} cannot be read", got=str(error).splitlines()[0][:200]) from error
+    if column not in table:
+        raise ConfigError(f"{path.name} has no column {column}", expected=", ".join(map(str, table)))
+    texts = table[column].astype(object).where(table[column].notna(), "").astype(str).to_numpy(object)
+    if isinstance(table, geopandas.GeoDataFrame):
+        return np.asarray(table.geometry.array, dtype=object), texts
+    hexagons = next((each for each in HEXAGONS if each in table), None)
+    if hexagons is None:
+        raise ConfigError(
+            f"{path.name} does not say where its speeds are",
+            expected=f"a column {' or '.join(HEXAGONS)} of H3 indices, or a file of shapes",
+        )
+    try:
+        cells = cells_from_text([*table[hexagons].astype(str)])
+    except DataError as error:
+        raise ConfigError(
+            f"the column {hexagons} of {path.name} holds other texts than H3 cells",
+            expected="H3 cell indexes (mode 1), such as 87608b0a5ffffff",
+        ) from error
+    return polygons_of(cells), texts
 
 
 def _speeds(source: KnowledgeSource, texts: Shapes) -> FloatArray:
