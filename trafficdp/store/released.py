@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,11 +65,9 @@ def build_released(
             with store_files.attached(path, "released", made, threads="1") as connection:
                 connection.begin()
                 connection.execute(store_files.script("tables/released"))
-                for text in (
-                    *(_in(unit, "tables/speeds") for unit in units),
-                    store_files.script("views/released"),
-                ):
-                    connection.execute(text)
+                for unit in units:
+                    connection.execute(_in(unit, "tables/speeds"))
+                connection.execute(store_files.script("views/released"))
                 connection.commit()
                 # all of it into the one file, not into a log beside it
                 connection.execute("CHECKPOINT released")
@@ -90,19 +88,18 @@ def append_publications(folder: Path, publications: Sequence[Publication]) -> bo
     it holds: then call ``build_released``. What is in the file stays as it is, apart from the stream's newest
     words.
     """
-    if not (folder / store_files.RELEASED_NAME).exists() or not publications:
-        return not publications
+    if not publications:
+        return True
     stream = publications[0].release
-
-    def add(connection: duckdb.DuckDBPyConnection) -> None:
+    with suppress(_NotToBeExtended), _extension(folder, stream, _tables(stream)) as connection:
         held = "SELECT coalesce(max(number), 0) FROM publications WHERE release_id = ?"
         ((newest,),) = connection.execute(held, [stream.id]).fetchall()
         if publications[0].number != newest + 1:
             raise _NotToBeExtended
         for publication in publications:
             _insert_publication(connection, publication)
-
-    return _extended(folder, stream, _tables(stream), add)
+        return True
+    return False
 
 
 def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -> bool:
@@ -112,12 +109,8 @@ def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -
     ``before`` (names, and whether they are withdrawn) and streams: then call ``build_released``. What is in
     the file stays as it is, and only the new release is audited.
     """
-    if not (folder / store_files.RELEASED_NAME).exists():
-        return False
-
     tables = _tables(release)
-
-    def add(connection: duckdb.DuckDBPyConnection) -> None:
+    with suppress(_NotToBeExtended), _extension(folder, release, tables) as connection:
         held = (
             "SELECT release_id, status = 'withdrawn' FROM releases "
             "WHERE release_id NOT IN (SELECT release_id FROM publications)"
@@ -125,8 +118,8 @@ def append_release(folder: Path, release: Release, before: Mapping[str, bool]) -
         if dict(connection.execute(held).fetchall()) != before:
             raise _NotToBeExtended
         _insert(connection, release, tables)
-
-    return _extended(folder, release, tables, add)
+        return True
+    return False
 
 
 class _NotToBeExtended(Exception):
@@ -154,33 +147,29 @@ def _swapped(folder: Path) -> Iterator[Path]:
         sync_folder(folder)
 
 
-def _extended(
-    folder: Path,
-    release: Release,
-    tables: Mapping[str, pa.Table],
-    add: Callable[[duckdb.DuckDBPyConnection], None],
-) -> bool:
-    """Let ``add`` write to a copy of `released.duckdb` and swap the copy in; return whether it could be.
+@contextmanager
+def _extension(
+    folder: Path, release: Release, tables: Mapping[str, pa.Table]
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Context manager: let the block write to a copy of `released.duckdb`, then swap the copy in.
 
-    ``tables`` are the rows of ``release`` to be written. False where the copy lacks a column of them.
+    ``tables`` are the rows of ``release`` to be written. Raises _NotToBeExtended where there is no file, or
+    it lacks a column of them; the block may raise it too.
     """
     needed = {f"{table}.{name}" for table, own in tables.items() for name in own.column_names}
-
-    try:
-        with _swapped(folder) as path:
-            shutil.copyfile(folder / store_files.RELEASED_NAME, path)
-            with store_files.attached(path, "released", "READ_WRITE", threads="1") as connection:
-                columns = "SELECT table_name || '.' || column_name FROM duckdb_columns()"
-                there = {str(name) for (name,) in connection.execute(columns).fetchall()}
-                if not {"cells.publication", *needed} <= there:
-                    raise _NotToBeExtended
-                connection.begin()
-                add(connection)
-                units = [unit for unit in SpeedUnit if f"quantiles.speed_{unit.value}" in there]
-                _finish(connection, units, release.id)
-    except _NotToBeExtended:
-        return False
-    return True
+    if not (folder / store_files.RELEASED_NAME).exists():
+        raise _NotToBeExtended
+    with _swapped(folder) as path:
+        shutil.copyfile(folder / store_files.RELEASED_NAME, path)
+        with store_files.attached(path, "released", "READ_WRITE", threads="1") as connection:
+            columns = "SELECT table_name || '.' || column_name FROM duckdb_columns()"
+            there = {str(name) for (name,) in connection.execute(columns).fetchall()}
+            if not {"cells.publication", *needed} <= there:
+                raise _NotToBeExtended
+            connection.begin()
+            yield connection
+            units = [unit for unit in SpeedUnit if f"quantiles.speed_{unit.value}" in there]
+            _finish(connection, units, release.id)
 
 
 def _finish(
@@ -239,7 +228,7 @@ def _insert(
             rows = rows.append_column("publication", pa.array([publication] * len(rows), pa.int64()))
         if len(rows):
             with store_files.registered(connection, "incoming", rows):
-                connection.execute(_INSERTS[table])
+                connection.execute(f"INSERT INTO {table} BY NAME FROM incoming")
 
 
 def _release_row(release: Release, withdrawn: bool) -> list[object]:
@@ -307,12 +296,6 @@ def _tables(release: Release) -> dict[str, pa.Table]:
         table = pa.Table.from_pandas(quantiles, preserve_index=False)
         found["quantiles"] = table.replace_schema_metadata(None)
     return found
-
-
-_INSERTS = {
-    "cells": "INSERT INTO cells BY NAME FROM incoming",
-    "quantiles": "INSERT INTO quantiles BY NAME FROM incoming",
-}
 
 
 def differing_release(folder: Path, releases: Iterable[Release]) -> str | None:
