@@ -208,10 +208,8 @@ class Incoming:
             return
         for batch in pa.concat_tables(held).unify_dictionaries().combine_chunks().to_batches():
             vehicle = number_vehicles(self._vault, batch.column("vehicle"))
-            with_numbers = pa.table(
-                {"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]}
-            )
-            rows = pa.RecordBatchReader.from_batches(with_numbers.schema, with_numbers.to_batches())
+            numbered = batch.set_column(0, "vehicle_id", pa.array(vehicle))
+            rows = pa.RecordBatchReader.from_batches(numbered.schema, [numbered])
             with registered(self._vault.connection, "incoming_fixes", rows):
                 self._vault.run(script("statements/add_fixes"))
             time_us = batch.column("time_us").to_numpy()
@@ -394,7 +392,7 @@ def add_import(
     incoming, added = Incoming(vault), 0
     for batch in batches:
         vehicle = number_vehicles(vault, batch.column("vehicle").cast(pa.binary(32)).dictionary_encode())
-        table = pa.table({"vehicle_id": vehicle} | {n: batch.column(n) for n in batch.schema.names[1:]})
+        table = pa.Table.from_batches([batch.set_column(0, "vehicle_id", pa.array(vehicle))])
         added += int(pa.compute.sum(batch.column("fixes")).as_py() or 0)
         with registered(vault.connection, "incoming_contributions", table):
             facts = {"cache_key": key, "ingest_id": incoming.ingest_id}
