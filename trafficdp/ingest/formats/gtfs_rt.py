@@ -54,11 +54,9 @@ def read(file: input_file.InputFile, source: SourceDeclaration) -> Iterator[time
     positions = [position for _, position in running]
     seconds = [position.timestamp or header.timestamp for position in positions]
     located = [position.HasField("position") for position in positions]
-    speed = np.array(
-        [p.position.speed if p.position.HasField("speed") else np.nan for p in positions], dtype=np.float64
-    )
     stated = np.array([p.position.HasField("speed") for p in positions], dtype=np.bool_)
-    finite = np.isfinite(speed)
+    speed = np.array([p.position.speed for p in positions], dtype=np.float64)
+    finite = stated & np.isfinite(speed)
     records = times.Records(
         vehicle=pc.dictionary_encode(pa.array(vehicle, pa.string())),
         times=times.numeric_to_times(pa.array(seconds, pa.uint64()), "epoch_s"),

@@ -99,12 +99,12 @@ def _json(file: InputFile) -> Iterator[tuple[Columns, int]]:
         activities = [activity for each in found if each is not None for activity in each]
         rows = [_of_object(activity) for activity in activities if isinstance(activity, dict)]
         none = len(activities) - len(rows) + sum(each is None for each in found)
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 9
         # but for the operator and the vehicle, whatever is no text is unreadable
-        kinds = [
-            json_files.identifier_column if place in (2, 3) else json_files.text_column for place in range(9)
+        columns = [
+            json_files.identifier_column(values) if place in (2, 3) else json_files.text_column(values)
+            for place, values in enumerate(zip(*rows, strict=True) if rows else [()] * 9)
         ]
-        yield [kind(column) for kind, column in zip(kinds, columns, strict=True)], malformed + none
+        yield columns, malformed + none
     if not delivered:
         raise _no_delivery(file, "JSON of another kind")
 
