@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IntArray, run_starts
 from trafficdp.errors import DataError, UsageError
 from trafficdp.model.counts import Counts, unique_by_counting
 from trafficdp.model.speed import ContributionBound
@@ -106,8 +106,7 @@ class Contributions:
         Bins and users are numbered by position: users by rising ``vehicle`` (not negative), over those with a
         row.
         """
-        first = np.ones(len(cell), dtype=np.bool_)
-        first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1])
+        first = run_starts(cell, slot)
         vehicles, user = unique_by_counting(vehicle)
         counts = Counts(
             cell=cell[first].astype(np.uint64, copy=False),
@@ -190,8 +189,7 @@ class Contributions:
         cell = np.concatenate([each.counts.cell for each in sides])
         slot = np.concatenate([each.counts.slot for each in sides])
         order = np.lexsort((slot, cell))
-        new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (cell[order][1:] != cell[order][:-1]) | (slot[order][1:] != slot[order][:-1])
+        new = run_starts(cell[order], slot[order])
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.cumsum(new) - 1
         vehicle = np.union1d(self.vehicle, later.vehicle)

@@ -202,7 +202,7 @@ def test_half_of_the_noise_of_huber_is_refuted_and_the_whole_is_not(
     epsilon, mechanism = 2.0, mechanism_named("huber", LossKind.PURE)
     bound = bound_of(64)
     (pair,) = agreeing_neighbours(bound, 75 if more else 55, 400, more=more)[1:2]
-    by_huber = Huber().uses_huber(StatisticRequest(pair.left.counts, bound, statistic, np.array([epsilon])))
+    by_huber = Huber().plan(StatisticRequest(pair.left.counts, bound, statistic, np.array([epsilon]))).huber
     assert by_huber.tolist() == [True]
 
     def audited():

@@ -7,7 +7,6 @@ have a right twin, which must not be caught. Never used outside audits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -47,16 +46,15 @@ class Mistake:
 
 def mistakes(bound: ContributionBound) -> tuple[Mistake, ...]:
     """Return all mechanisms that are wrong on purpose, for speeds of ``bound`` of at least 12 steps."""
-    builders: tuple[Callable[[ContributionBound], Mistake], ...] = (
-        half_the_scale,
-        interval_of_wrap_around,
-        quantile_without_half,
-        exact_count_under_removal,
-        median_with_the_other_sensitivity,
-        huber_with_the_quoted_gaussian,
-        separate_noises_charged_as_a_block,
+    return (
+        half_the_scale(bound),
+        interval_of_wrap_around(bound),
+        quantile_without_half(bound),
+        exact_count_under_removal(bound),
+        median_with_the_other_sensitivity(bound),
+        huber_with_the_quoted_gaussian(bound),
+        separate_noises_charged_as_a_block(bound),
     )
-    return tuple(build(bound) for build in builders)
 
 
 def half_the_scale(bound: ContributionBound) -> Mistake:
@@ -229,15 +227,11 @@ def separate_noises_charged_as_a_block(bound: ContributionBound) -> Mistake:
 
     def together(samples: Samples, times: int, noise: NoiseSource) -> FloatArray:
         many, both = repeat_bins(samples, times), np.zeros(2, dtype=np.int64)
-        one = calibrated_block_noise(
-            means.speeds(samples.counts, bound), both, np.full(2, float(bound.upper_steps)), PureDP.of(1)
-        )
-        block, width, shift = (
-            np.arange(2 * times) // 2,
-            np.tile(one.half_width, times),
-            np.tile(one.shift, times),
-        )
-        step = BlockNoise(block, width, shift, one.scale).step(means.speeds(many.counts, bound))
+        of, wide = means.box_of(Statistic.MEAN, samples.counts, bound), np.full(2, float(bound.upper_steps))
+        one = calibrated_block_noise(of, both, wide, PureDP.of(1))
+        width, shift = np.tile(one.half_width, times), np.tile(one.shift, times)
+        repeated = BlockNoise(np.arange(2 * times) // 2, width, shift, one.scale)
+        step = repeated.step(means.box_of(Statistic.MEAN, many.counts, bound))
         found = step.draw(noise, means.values_of(Statistic.MEAN, many.contributions()))
         return np.asarray(found.reshape(times, 2).max(axis=1), dtype=np.float64)
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trafficdp.arrays import FloatArray, IntArray
+from trafficdp.arrays import FloatArray, IntArray, run_starts
 from trafficdp.errors import UsageError
 from trafficdp.model.counts import Counts
 
@@ -18,8 +18,7 @@ from trafficdp.model.counts import Counts
 def rank_in_sorted(group: IntArray) -> IntArray:
     """Return how many earlier entries of the same group each entry of the sorted ``group`` (n,) has."""
     place = np.arange(len(group))
-    first = np.append(True, group[1:] != group[:-1])[: len(group)]
-    return place - np.maximum.accumulate(np.where(first, place, 0))
+    return place - np.maximum.accumulate(np.where(run_starts(group), place, 0))
 
 
 def rank_within(group: IntArray) -> IntArray:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.arrays import IntArray
+from trafficdp.arrays import IntArray, run_starts
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import bins_in_mosaic, meets_selection, slots_of
 from trafficdp.model import NOWHERE, Clip, ContributionBound, Counts, Grid, SlotKind, unique_by_counting
@@ -197,9 +197,7 @@ def read_samples(
         cell, slot = bins_in_mosaic(grid, cell, slot)
         order = np.lexsort((vehicle, slot, cell))
         cell, slot, vehicle, value = cell[order], slot[order], vehicle[order], value[order]
-    first = np.ones(len(cell), dtype=np.bool_)
-    first[1:] = (cell[1:] != cell[:-1]) | (slot[1:] != slot[:-1]) | (vehicle[1:] != vehicle[:-1])
-    place = np.flatnonzero(first)
+    place = np.flatnonzero(run_starts(cell, slot, vehicle))
     nothing = np.zeros(len(place), dtype=np.int64)
     pairs = Contributions.from_rows(
         cell=cell[place],
@@ -301,8 +299,7 @@ def _packed_sums(
     del parts
     pair, count, total, squares = (np.concatenate(columns.pop(0)) for _ in range(4))
     bins = pair >> layout.vehicle
-    first = np.ones(len(pair), dtype=np.bool_)
-    first[1:] = bins[1:] != bins[:-1]
+    first = run_starts(bins)
     of_bin, users_per_bin = bins[first], np.diff(np.flatnonzero(first), append=len(first))
     del bins, first
     # what is left of a pair is its vehicle
@@ -385,7 +382,7 @@ def _summed(key: IntArray, value_bits: int) -> tuple[IntArray, ...]:
     """Return pair, count, sum and sum of squares of every run of one pair; sorts ``key`` in place."""
     key.sort()
     pair = key >> value_bits
-    start = np.flatnonzero(np.append(True, pair[1:] != pair[:-1])[: len(pair)])
+    start = np.flatnonzero(run_starts(pair))
     count = np.diff(start, append=len(pair))
     pair = pair[start]
     key &= (1 << value_bits) - 1

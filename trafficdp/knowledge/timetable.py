@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trafficdp._durable import sha256_of, unpacking
-from trafficdp.arrays import FloatArray, IntArray
+from trafficdp.arrays import FloatArray, IntArray, run_starts
 from trafficdp.binning.cells import places_of
 from trafficdp.binning.places import hours_of_week, slots_of
 from trafficdp.errors import ConfigError
@@ -164,9 +164,7 @@ def _points(pair: pa.Table, grid: Grid) -> pa.Table:
     # one row a (pair, place), however many of its points lie there
     order = np.lexsort((place[there], number[there]))
     place, number = place[there][order], number[there][order]
-    first = np.flatnonzero(
-        np.append(True, (place[1:] != place[:-1]) | (number[1:] != number[:-1]))[: len(place)]
-    )
+    first = np.flatnonzero(run_starts(place, number))
     own = number[first]
     # the way along the great circle
     a, b = np.radians(south), np.radians(north)

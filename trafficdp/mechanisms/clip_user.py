@@ -275,21 +275,15 @@ class CalibratedSuppression:
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
     ) -> dict[Statistic, Estimate]:
         """Measure the kept pairs' private ``values`` with noise, and return the estimates of all bins."""
-        rest, bound, own = (
-            self.mechanism_of_kept.public.counts,
-            self.mechanism_of_kept.public.bound,
-            values.contributions,
-        )
+        of_kept, own = self.mechanism_of_kept, values.contributions
         kept = replace(
             own,
-            counts=rest,
+            counts=of_kept.public.counts,
             total=own.total[self.kept],
             total_of_squares=own.total_of_squares[self.kept],
         )
-        found = self.mechanism_of_kept.run(
-            replace(values, contributions=kept), measure, interval_level=interval_level
-        )
-        return {statistic: _of_all(each, self._by(statistic), bound) for statistic, each in found.items()}
+        found = of_kept.run(replace(values, contributions=kept), measure, interval_level=interval_level)
+        return {each: _of_all(one, self._by(each), self.public.bound) for each, one in found.items()}
 
     def expected_errors(self) -> dict[Statistic, FloatArray]:
         """Return each statistic's expected absolute error at the worst values, (G,), by noise and bias."""

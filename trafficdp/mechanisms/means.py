@@ -104,17 +104,14 @@ def support_of(counts: Counts, pairs: slice | IntArray = slice(None)) -> EntryIn
     return EntryIndex(user, counts.bin_index[pairs], counts.users, counts.bins)
 
 
-def speeds(counts: Counts, bound: ContributionBound) -> Box:
-    """Return the set to which a vehicle's sum of speeds in a bin is clipped: 0..K m, in whole speed steps.
+def box_of(statistic: Statistic, counts: Counts, bound: ContributionBound) -> Box:
+    """Return the set to which what a vehicle adds to a bin's sum is clipped, in whole speed steps.
 
-    K is the largest speed in steps and m the vehicle's public number of records in the bin.
+    For the mean its sum of speeds, 0..K m, K the largest speed in steps and m the vehicle's public number of
+    records in the bin; for the vehicle mean its own mean speed, 0..K.
     """
-    return Box(support_of(counts), counts.count * bound.upper_steps)
-
-
-def vehicle_means(counts: Counts, bound: ContributionBound) -> Box:
-    """Return the set to which a vehicle's own mean speed in a bin is clipped: 0..K whole speed steps."""
-    return Box(support_of(counts), np.full(counts.pairs, bound.upper_steps, dtype=np.int64))
+    each = counts.count if statistic is Statistic.MEAN else np.ones(counts.pairs, dtype=np.int64)
+    return Box(support_of(counts), each * bound.upper_steps)
 
 
 def speeds_and_products(counts: Counts, bound: ContributionBound) -> Moments:

@@ -101,17 +101,13 @@ def _changed(mechanism: object, settings: Settings) -> object:
 def _read(field: Field[object], now: object, written: Setting) -> object:
     """Return ``written`` as a value of the field, whose value in this version is ``now``."""
     if isinstance(now, Enum):
-        known = {each.value: each for each in type(now)}
-        if isinstance(written, str) and written in known:
-            return known[written]
-    elif isinstance(now, bool) or isinstance(written, bool):
-        if isinstance(now, bool) and isinstance(written, bool):
-            return written
-    elif isinstance(now, int):
-        if isinstance(written, int):
-            return written
-    elif isinstance(written, int | float) and math.isfinite(written):
-        return float(written)
+        if written in [each.value for each in type(now)]:
+            return type(now)(written)
+    elif isinstance(now, float):
+        if type(written) in (int, float) and math.isfinite(float(written)):
+            return float(written)
+    elif type(written) is type(now):
+        return written
     raise UsageError(
         "a setting of a mechanism has a value that this version does not know",
         got=f"{field.name}={written!s:.40}",

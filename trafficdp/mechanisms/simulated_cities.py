@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, lru_cache, partial
 from typing import Protocol, Self, runtime_checkable
@@ -120,13 +120,19 @@ ESTIMATES = 2_000
 
 
 def simulated_samples(
-    counts: Counts, bound: ContributionBound, seed: int, model: simulation_city.CityModel | None = None
+    counts: Counts,
+    bound: ContributionBound,
+    seed: int,
+    model: simulation_city.CityModel | None = None,
+    hour: IntArray | None = None,
 ) -> Samples:
-    """Return simulated speeds of ``model`` (None: the usual city) for the public ``counts`` and ``seed``."""
-    value = simulation_city.simulated_records(
-        counts, bound, simulation_city.CityModel() if model is None else model, seed=seed
-    )
-    return Samples(counts, value, np.arange(1, counts.users + 1, dtype=np.int64), bound)
+    """Return simulated speeds of ``model`` (None: the usual city) for the public ``counts`` and ``seed``.
+
+    ``hour`` (G,) is the hour of day of every bin, None where slots have none.
+    """
+    model = model or simulation_city.CityModel()
+    value = simulation_city.simulated_records(counts, bound, model, seed=seed, hour=hour)
+    return Samples(counts, value, np.arange(1, counts.users + 1), bound)
 
 
 @dataclass(frozen=True)
@@ -461,16 +467,15 @@ def simulated_cities_of(
     variations are left out, but two are always tried. ``hour`` (G,) is the hour of day of every bin, None
     where slots have none. Without ``squares`` all sums of squares are 0: for maps without a variance.
     """
-    models, vehicle = list(simulation_city.variations().values()), np.arange(counts.users, dtype=np.int64)
+    models = list(simulation_city.variations().values())
     for number in _numbers(counts):
         model, seed = models[number], CITY_SEED + number
         made = simulation_city.simulated_truths(counts, bound, model, seed=seed, hour=hour, squares=squares)
+        vehicle = np.arange(1, counts.users + 1)
         sums = Contributions(counts, made.total[0], made.total_of_squares[0], vehicle, bound)
         # only some maps ask for records, then at every draw
-        records = cache(
-            partial(simulation_city.simulated_records, counts, bound, model, seed=seed, hour=hour)
-        )
-        yield SimulatedCity(number, SensitiveInputs(sums, partial(_samples, counts, records, vehicle, bound)))
+        samples = cache(partial(simulated_samples, counts, bound, seed, model, hour))
+        yield SimulatedCity(number, SensitiveInputs(sums, samples))
         # one city at a time is held in memory
         del made, sums
 
@@ -534,9 +539,3 @@ def skills_of(
         }
         for own, sums in zip(found, stated, strict=True)
     )
-
-
-def _samples(
-    counts: Counts, records: Callable[[], IntArray], vehicle: IntArray, bound: ContributionBound
-) -> Samples:
-    return Samples(counts, records(), vehicle, bound)

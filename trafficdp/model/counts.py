@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.arrays import BoolArray, FloatArray, IndexArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IndexArray, IntArray, run_starts
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -251,9 +251,7 @@ class Counts:
     @cached_property
     def cells(self) -> npt.NDArray[np.uint64]:
         """The different cells, rising, shape (C,)."""
-        first = np.ones(self.bins, dtype=np.bool_)
-        first[1:] = self.cell[1:] != self.cell[:-1]
-        return self.cell[first]
+        return self.cell[run_starts(self.cell)]
 
     @cached_property
     def slots(self) -> IntArray:
@@ -330,8 +328,7 @@ class Counts:
         a user in bins that become one are added. User positions stay.
         """
         order = np.lexsort((slot, cell))
-        new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = (cell[order][1:] != cell[order][:-1]) | (slot[order][1:] != slot[order][:-1])
+        new = run_starts(cell[order], slot[order])
         bin_of = np.empty(len(order), dtype=np.int64)
         bin_of[order] = np.cumsum(new) - 1
         bins, users, pair_of = number_pairs(self.per_pair(bin_of), self.user_index, len(order), self.users)

@@ -17,6 +17,7 @@ H is evaluated at GRID values of c (the ends among them); between them it is smo
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -96,18 +97,26 @@ def largest_alpha(epsilon: float, delta: float, beta: float) -> float:
 
     0 if there is none.
     """
+    return largest_within(lambda alpha: actual_delta(epsilon, alpha, beta), delta, BISECTIONS)
+
+
+def largest_within(delta_of: Callable[[float], float], delta: float, bisections: int) -> float:
+    """Return the largest alpha, up to 2^20, at which ``delta_of`` is at most ``delta``, rounded down.
+
+    0 if there is none. ``delta_of`` rises with alpha.
+    """
     low, high = 0.0, 1.0
-    while actual_delta(epsilon, high, beta) <= delta and high < 1e6:
+    while delta_of(high) <= delta and high < 1e6:
         high *= 2
-    for _ in range(BISECTIONS):
+    for _ in range(bisections):
         middle = (low + high) / 2
-        if actual_delta(epsilon, middle, beta) <= delta:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if delta_of(middle) <= delta else (low, middle)
     return low * ROUNDING
 
 
-def default_beta(epsilon: float, delta: float) -> float:
-    """Return the usual smoothness beta for (epsilon, delta): epsilon / (8 ln(2/delta))."""
-    return epsilon / (8 * math.log(2 / delta))
+def default_beta(epsilon: float, delta: float, dimensions: int = 1) -> float:
+    """Return the usual smoothness beta for (epsilon, delta): epsilon / (8 ln(2/delta) + 4 (d - 1)).
+
+    Any other is as private; d is ``dimensions``.
+    """
+    return epsilon / (8 * math.log(2 / delta) + 4 * (dimensions - 1))

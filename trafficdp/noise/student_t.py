@@ -115,19 +115,15 @@ def mean_absolute(degrees: float, dimensions: int = 1) -> float:
     return math.sqrt(degrees) * math.exp(numerator - denominator)
 
 
-def from_uniform(degrees: float, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return Student-t variables from independent uniforms in (0, 1) (Bailey's polar method, any nu > 0).
+def draw(degrees: float, size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
+    """Return ``size`` independent Student-t variables; ``uniform_below`` is that of a noise source.
 
-    sqrt(nu (u^(-2/nu) - 1)) cos(2 pi v): exact for real uniforms, rounded for floats.
+    sqrt(nu (u^(-2/nu) - 1)) cos(2 pi v) of uniforms u and v in (0, 1): Bailey's polar method, any nu > 0.
+    Exact for real uniforms, rounded for floats.
     """
+    first, second = uniforms(2 * size, uniform_below).reshape(2, size)
     radius = np.sqrt(degrees * np.expm1(-2.0 / degrees * np.log(first)))
     return radius * np.cos(2 * np.pi * second)
-
-
-def draw(degrees: float, size: int, uniform_below: Callable[[IntArray], IntArray]) -> FloatArray:
-    """Return ``size`` independent Student-t variables; ``uniform_below`` is that of a noise source."""
-    first, second = uniforms(2 * size, uniform_below).reshape(2, size)
-    return from_uniform(degrees, first, second)
 
 
 def draw_vectors(

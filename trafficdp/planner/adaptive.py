@@ -345,9 +345,7 @@ def choose_mosaic(grid: Grid, fine: Counts, settings: AdaptiveSettings, request:
     cells_first, best, bound = max(fitting, key=lambda each: (each[1].value, each[0]))
     levels = levels_of(settings.resolutions, kinds, cells_first)
     numbers = best.bins_per_level(len(levels))
-    records = np.bincount(
-        best.level[best.published], weights=best.records[best.published], minlength=len(levels)
-    )
+    records = np.bincount(best.level[best.published], best.records[best.published], len(levels))
     return AdaptiveMap(
         _mosaic(best, settings, cells_first),
         tuple(

@@ -141,14 +141,11 @@ def _by_accounting(keep: BoolArray, kept: Counts, request: Request, *, thorough:
     chosen, calibrated = _executed(accountings, request)
     event = calibrated.event()
     error = chosen.errors(float(request.loss.exact))
-    what, why = (
-        OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}"),
-        "it was asked for by name",
-    )
+    what = OTHER_NOISE.get(chosen.name, f"baseline, accounting {chosen.name}")
+    why = "it was asked for by name"
     if request.accounting == "best":
         why = "of all noise the one whose worst expected size is least, by public counts"
-    reason = f"{OTHER_NOISE.get(chosen.name, what)}: {why}"
-    return Allocation(request, keep, kept, calibrated, event, error, reason, accountings, chosen)
+    return Allocation(request, keep, kept, calibrated, event, error, f"{what}: {why}", accountings, chosen)
 
 
 def by_baseline(allocation: Allocation) -> Allocation:

@@ -63,21 +63,17 @@ def best_ranges_and_scales(
     best = program.solve(np.full(counts.bins, error))[0]
     low, high = 0.0, 1.0
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_left, at_right = (program.solve(np.full(counts.bins, f * error)) for f in (left, right))
     # the least epsilon is not convex in f: the best of all that were looked at is kept
-    seen = [at_left, at_right]
+    seen = {f: program.solve(np.full(counts.bins, f * error)) for f in (left, right)}
     for _ in range(max(0, steps - 3)):
-        if at_left[0].epsilon <= at_right[0].epsilon:
-            high, right, at_right = right, left, at_left
-            left = high - GOLDEN * (high - low)
-            at_left = program.solve(np.full(counts.bins, left * error))
-            seen.append(at_left)
+        if seen[left][0].epsilon <= seen[right][0].epsilon:
+            high, right = right, left
+            left = tried = high - GOLDEN * (high - low)
         else:
-            low, left, at_left = left, right, at_right
-            right = low + GOLDEN * (high - low)
-            at_right = program.solve(np.full(counts.bins, right * error))
-            seen.append(at_right)
-    current = min(seen, key=lambda each: each[0].epsilon)
+            low, left = left, right
+            right = tried = low + GOLDEN * (high - low)
+        seen[tried] = program.solve(np.full(counts.bins, tried * error))
+    current = min(seen.values(), key=lambda each: each[0].epsilon)
     best = min((best, current[0]), key=lambda each: each.epsilon)
     step = 0.3
     for _ in range(refinements):

@@ -22,7 +22,7 @@ from math import cos, radians
 
 import numpy as np
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IntArray, run_starts
 from trafficdp.noise.source import Generator, generator
 from trafficdp.simulation.city import TRIPS_BY_HOUR, CityModel, log_normal_factors
 
@@ -292,8 +292,7 @@ def _trips(
     place = fleet.home[vehicle] + np.rint(reach * random.standard_normal((len(vehicle), 2))).astype(np.int64)
     end = np.clip(place, 0, streets.side)
     start = np.roll(end, 1, axis=0)
-    opening = np.ones(len(vehicle), dtype=np.bool_)
-    opening[1:] = vehicle[1:] != vehicle[:-1]
+    opening = run_starts(vehicle)
     start[opening] = fleet.home[vehicle[opening]]
     return vehicle, wish, streets.trip_blocks(start, end, random.uniform(size=len(vehicle)) < 0.5)
 
@@ -331,8 +330,6 @@ def _with_flaws(records: SimulatedRecords, model: CityModel, random: Generator) 
     longitude = np.where(lost, 0.0, records.longitude)
     counts = (fate == 0) | (fate == 4)
     row = np.repeat(np.arange(len(fate)), np.where(fate == 0, 2, 1))
-    again = np.zeros(len(row), dtype=np.bool_)
-    again[1:] = row[1:] == row[:-1]
     return SimulatedRecords(
         records.vehicle[row],
         records.millisecond[row],
@@ -340,6 +337,6 @@ def _with_flaws(records: SimulatedRecords, model: CityModel, random: Generator) 
         longitude[row],
         speed[row],
         records.centi[row],
-        counts[row] & ~again,
+        counts[row] & run_starts(row),
         records.late[row],
     )

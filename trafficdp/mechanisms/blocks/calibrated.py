@@ -88,8 +88,7 @@ def clip_set_of(statistics: tuple[Statistic, ...], counts: Counts, bound: Contri
     """
     if statistics == PAIRS:
         return means.speeds_and_products(counts, bound)
-    of = {Statistic.MEAN: means.speeds, Statistic.VEHICLE_MEAN: means.vehicle_means}
-    boxes = [of[statistic](counts, bound) for statistic in statistics]
+    boxes = [means.box_of(statistic, counts, bound) for statistic in statistics]
     if len(boxes) == 1:
         return boxes[0]
     places = [number * counts.bins + counts.bin_index for number in range(len(boxes))]

@@ -44,7 +44,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IntArray, run_starts
 from trafficdp.bounding.worst_case import mean_sensitivity, vehicle_mean_sensitivity
 from trafficdp.errors import UsageError, positive
 from trafficdp.model import ContributionBound, Counts, Statistic, stable_order
@@ -456,10 +456,7 @@ class Partition:
         entries = np.concatenate([np.arange(start[i], start[i + 1]) for i in members])
         user, cost = self._items.user[entries], self._items.cost[entries]
         order = np.lexsort((entries, -cost, user))
-        user = user[order]
-        first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = user[1:] != user[:-1]
-        return entries[order[first]]
+        return entries[order[run_starts(user[order])]]
 
     def _weights(self, load: FloatArray) -> FloatArray:
         # a load far above the reference must stay a number: beyond this no move is taken anyway
@@ -484,8 +481,7 @@ def block_rows(rows: sparse.csr_matrix, block: IntArray) -> BlockRows:
     by_user = rows[order].tocsc()
     many = np.diff(by_user.indptr)
     of = block[order][by_user.indices]
-    new = np.ones(len(of), dtype=np.bool_)
-    new[1:] = of[1:] != of[:-1]
+    new = run_starts(of)
     new[by_user.indptr[:-1][many > 0]] = True
     first = np.flatnonzero(new)
     if not len(first):

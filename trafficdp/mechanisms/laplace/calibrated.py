@@ -455,9 +455,10 @@ class CalibratedLaplace(SumsMechanism):
             of = means.speeds_and_products(counts.select(measured), bound)
             found[VARIANCE] = Step(of, Laplace(scale), np.concatenate([np.zeros_like(shift), shift]))
         elif MEAN in self.statistics:
-            found[MEAN] = Step(means.speeds(counts, bound), Laplace(self.scale[MEAN]))
+            found[MEAN] = Step(means.box_of(MEAN, counts, bound), Laplace(self.scale[MEAN]))
         if VEHICLE_MEAN in self.statistics:
-            found[VEHICLE_MEAN] = Step(means.vehicle_means(counts, bound), Laplace(self.scale[VEHICLE_MEAN]))
+            of_vehicles = means.box_of(VEHICLE_MEAN, counts, bound)
+            found[VEHICLE_MEAN] = Step(of_vehicles, Laplace(self.scale[VEHICLE_MEAN]))
         return found
 
     def _law(self, statistic: Statistic, level: float | None) -> publish.NumberLaw:
@@ -558,7 +559,13 @@ class Baseline:
         private.
         """
         calibrated = calibrated_for(protocol.StatisticRequest(samples.counts, samples.bound, statistic, loss))
-        return estimate_of(calibrated, samples.contributions(), measure)
+        upper, drawn = float(samples.bound.upper), calibrated.numbers(samples.contributions(), measure)
+        if statistic is not VARIANCE:
+            return publish.clamp_to_range(statistic, drawn[statistic], upper)
+        mean = publish.clamp_to_range(MEAN, drawn[MEAN], upper)
+        variance = publish.largest_variance(mean, upper) - drawn[VARIANCE]
+        varies = samples.counts.samples_per_bin > 1
+        return np.where(varies, publish.clamp_to_range(statistic, variance, upper, mean), 0.0)
 
 
 def calibrated_for(request: protocol.StatisticRequest) -> CalibratedLaplace:
@@ -574,15 +581,3 @@ def calibrated_for(request: protocol.StatisticRequest) -> CalibratedLaplace:
     return CalibratedLaplace.of(
         replace(noise, mean=noise.mean * each, vehicle_mean=noise.vehicle_mean * each)
     )
-
-
-def estimate_of(calibrated: CalibratedLaplace, contributions: Contributions, measure: Measure) -> FloatArray:
-    """Measure private ``contributions``; return the one statistic, clamped to its range, shape (G,)."""
-    (statistic,) = calibrated.statistics
-    upper, drawn = float(contributions.bound.upper), calibrated.numbers(contributions, measure)
-    if statistic is not Statistic.VARIANCE:
-        return publish.clamp_to_range(statistic, drawn[statistic], upper)
-    mean = publish.clamp_to_range(Statistic.MEAN, drawn[Statistic.MEAN], upper)
-    variance = publish.largest_variance(mean, upper) - drawn[statistic]
-    varies = contributions.counts.samples_per_bin > 1
-    return np.where(varies, publish.clamp_to_range(statistic, variance, upper, mean), 0.0)

@@ -544,10 +544,9 @@ class Pooled(means.Means):
         kept = bounding_arrays.kept_counts(counts, self.cap.of(counts))
         samples = counts.samples_per_bin
         bias = bounding_arrays.dropped_mean_bias(samples - kept.samples_per_bin, samples, float(bound.upper))
-        one = means.unit(statistic, kept, bound)
-        return means.laplace_sum_query(
-            means.speeds(kept, bound), request.loss, one, bias + publish.rounding_bias(statistic, bound)
-        )
+        bias = bias + publish.rounding_bias(statistic, bound)
+        of, one = means.box_of(statistic, kept, bound), means.unit(statistic, kept, bound)
+        return means.laplace_sum_query(of, request.loss, one, bias)
 
     def estimate(
         self, samples: Samples, statistic: Statistic, epsilon: FloatArray, measure: Measure

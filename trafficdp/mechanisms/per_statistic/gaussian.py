@@ -23,7 +23,7 @@ from trafficdp.mechanisms import means
 from trafficdp.mechanisms.known_error import NoiseTerm
 from trafficdp.mechanisms.protocol import StatisticRequest, require_statistic
 from trafficdp.mechanisms.publish import clamp_to_range, rounding_bias
-from trafficdp.model import ContributionBound, Counts, Statistic
+from trafficdp.model import Counts, Statistic
 from trafficdp.noise.source import LARGEST_SCALE, group_scales
 from trafficdp.privacy.loss import LossKind, round_up
 from trafficdp.sensitive import Samples
@@ -47,7 +47,7 @@ class GaussianTwin:
         """
         counts, bound, statistic = request.counts, request.bound, request.statistic
         require_statistic(self.name, statistic, self.statistics)
-        of, unit = _sums(counts, bound, statistic), means.unit(statistic, counts, bound)
+        of, unit = means.box_of(statistic, counts, bound), means.unit(statistic, counts, bound)
         return (Step(of, Gaussian(_deviations(of, counts, unit, request.loss))),)
 
     def expected_error(self, request: StatisticRequest) -> FloatArray:
@@ -63,7 +63,7 @@ class GaussianTwin:
         counts, bound, statistic = request.counts, request.bound, request.statistic
         require_statistic(self.name, statistic, self.statistics)
         unit = means.unit(statistic, counts, bound)
-        sd = _deviations(_sums(counts, bound, statistic), counts, unit, request.loss)
+        sd = _deviations(means.box_of(statistic, counts, bound), counts, unit, request.loss)
         return (NoiseTerm(sd, unit, np.full(counts.bins, rounding_bias(statistic, bound)), gaussian=True),)
 
     def estimate(
@@ -78,10 +78,6 @@ class GaussianTwin:
         (step,) = self.steps(StatisticRequest(counts, bound, statistic, loss))
         noisy = measure.measure(step, means.values_of(statistic, samples.contributions()))
         return clamp_to_range(statistic, noisy * means.unit(statistic, counts, bound), float(bound.upper))
-
-
-def _sums(counts: Counts, bound: ContributionBound, statistic: Statistic) -> Box:
-    return (means.speeds if statistic is Statistic.MEAN else means.vehicle_means)(counts, bound)
 
 
 def _deviations(of: Box, counts: Counts, unit: FloatArray, loss: FloatArray) -> FloatArray:

@@ -41,8 +41,9 @@ THEOREM = "centre plus S/alpha times a Student-t variable, S beta-smooth: noise.
 class HuberPlan:
     """How every bin is released: public throughout.
 
-    ``huber`` (G,) marks the bins by Huber, with ``shape``, ``alpha`` and ``beta`` (G,) of all bins, at
-    ``epsilon``; ``weighted`` and ``laplace`` are the weights and the noisy sum of the others.
+    ``huber`` (G,) marks the bins by Huber, those of a finite epsilon where some vehicle's threshold is below
+    U and ``typical_error`` is smaller so; with ``shape``, ``alpha`` and ``beta`` (G,) of all bins, at
+    ``epsilon``. ``weighted`` and ``laplace`` are the weights and the noisy sum of the others.
     ``typical_error`` (G,) is the expected error where vehicles agree, in the unit of speed. In bins by Huber,
     with every vehicle's mean within 0.4 thresholds of the bin's: the expected noise, plus the root mean
     square of the bias of capped weights when all samples are independent and follow one law. In the others:
@@ -82,14 +83,6 @@ class Huber(means.Means):
     idealised = True
     enforced = False
 
-    def uses_huber(self, request: StatisticRequest) -> BoolArray:
-        """Return which bins are estimated by the Huber mechanism, shape (G,), from public counts alone.
-
-        Those of a finite epsilon where some vehicle's threshold is below U and the error that is expected
-        where vehicles agree (``typical_error``) is smaller than by Laplace noise, which estimates the others.
-        """
-        return self.plan(request).huber
-
     def steps_before_sum(self, request: StatisticRequest) -> tuple[Priced, ...]:
         """Return the Student-t noise of the bins estimated by Huber, with its price, from public counts.
 
@@ -108,7 +101,7 @@ class Huber(means.Means):
 
     def sensitivity(self, request: StatisticRequest) -> FloatArray:
         """Return the most that one vehicle changes each mean before noise, (G,); U for bins by Huber."""
-        huber = self.uses_huber(request)
+        huber = self.plan(request).huber
         return np.where(huber, float(request.bound.upper), super().sensitivity(request))
 
     def estimate(

@@ -7,7 +7,7 @@ What there is it reads by ``SensitiveInputs.all_contributions`` alone, when it a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -155,11 +155,8 @@ class CalibratedAddRemove(calibrated.JointMechanism):
         found = add_remove_map.add_remove_map(design, answers)
         columns = {**columns_from_answers(answers), **calibrated.known_columns(self.public.known)}
         if answers.counts is not None:
-            for name, numbers in add_remove_counts.estimate_counts(
-                design, answers.counts, add_remove_map.CALIBRATED_LEVEL
-            ).items():
-                both = {"": numbers.value, "_low": numbers.low, "_high": numbers.high}
-                columns |= {f"{name}{end}": each for end, each in both.items()}
+            level = add_remove_map.CALIBRATED_LEVEL
+            columns |= add_remove_counts.estimate_counts(design, answers.counts, level)
         mean = self.estimate_from_posterior(Statistic.MEAN, found.mean, columns)
         estimates = {Statistic.MEAN: mean}
         if found.variance is not None:
@@ -228,11 +225,9 @@ class CalibratedAddRemove(calibrated.JointMechanism):
     def statement(self, statistic: Statistic) -> Statement:
         """Return how ``statistic`` is made noisy, in words and numbers, for the release's manifest."""
         stated = super().statement(statistic)
-        said = [
-            stated.post_processing,
-            *([COUNTS] if self.counts_percent else []),
-        ]
-        return replace(stated, post_processing="; ".join(said))
+        if not self.counts_percent:
+            return stated
+        return replace(stated, post_processing=f"{stated.post_processing}; {COUNTS}")
 
     def to_facts(self) -> dict[str, Any]:
         """Return the mechanism as JSON values, from which ``from_facts`` restores it.
@@ -252,15 +247,9 @@ def columns_from_answers(answers: add_remove_map.Answers) -> dict[str, npt.NDArr
     """Return the noisy ``answers`` as published columns over the places, from which estimates can be
     recomputed.
     """
-    many, city = len(answers.weight), answers.city
-    each: dict[str, Any] = {
-        "fleet_fast": answers.fleet[0],
-        "fleet_slow": answers.fleet[1],
-        "city_vehicles": city.vehicles,
-        "city_centre": city.centre,
-        "city_clip_bound": city.clip_bound,
-        "city_power": city.power,
-    }
+    many = len(answers.weight)
+    each: dict[str, Any] = {"fleet_fast": answers.fleet[0], "fleet_slow": answers.fleet[1]}
+    each |= {f"city_{name}": value for name, value in asdict(answers.city).items()}
     found = {name: np.full(many, value) for name, value in each.items()}
     found["weight"] = answers.weight
     if len(answers.length):
@@ -280,21 +269,21 @@ def answers_from_columns(columns: Columns) -> add_remove_map.Answers:
     mean = columns[Statistic.MEAN]
     rounds = sum(name.startswith("residual_") for name in mean)
     spread = columns.get(Statistic.VARIANCE, {}).get("spread", np.zeros(0, dtype=np.int64))[:1]
-    names = "city_vehicles", "city_centre", "city_clip_bound", "city_power"
+    city = {each.name: float(mean[f"city_{each.name}"][0]) for each in fields(add_remove_map.FleetEstimate)}
     counts = None
     if "vehicles_answer" in mean:
+        lengths, clip_bounds, counted = (
+            [mean[f"{name}_{part}"] for name in add_remove_counts.COUNTED]
+            for part in ("length", "clip_bound", "answer")
+        )
         counts = add_remove_counts.CountAnswers(
-            lengths=np.array(
-                [mean[f"{name}_length"][0] for name in add_remove_counts.COUNTED], dtype=np.int64
-            ),
-            clip_bounds=np.array(
-                [mean[f"{name}_clip_bound"][0] for name in add_remove_counts.COUNTED], dtype=np.float64
-            ),
-            counted=np.stack([mean[f"{name}_answer"] for name in add_remove_counts.COUNTED]).astype(np.int64),
+            np.array([each[0] for each in lengths], dtype=np.int64),
+            np.array([each[0] for each in clip_bounds], dtype=np.float64),
+            np.stack(counted).astype(np.int64),
         )
     return add_remove_map.Answers(
         fleet=np.array([mean["fleet_fast"][0], mean["fleet_slow"][0]], dtype=np.int64),
-        city=add_remove_map.FleetEstimate(*(float(mean[name][0]) for name in names)),
+        city=add_remove_map.FleetEstimate(**city),
         weight=np.asarray(mean["weight"], dtype=np.int64),
         residual=np.stack([mean[f"residual_{each}"] for each in range(1, rounds + 1)]).astype(np.int64),
         maps=np.stack([mean[f"map_{each}"] for each in range(1, rounds + 1)]).astype(np.float64),

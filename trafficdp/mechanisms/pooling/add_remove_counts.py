@@ -40,15 +40,6 @@ class CountAnswers:
     counted: IntArray
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Numbers over H places with both ends of their interval."""
-
-    value: FloatArray
-    low: FloatArray
-    high: FloatArray
-
-
 def log_lengths(vectors: FloatArray) -> FloatArray:
     """Return base-2 logarithms of vehicles' vector lengths over their ranges, cut to 0..1, shape (2, n).
 
@@ -80,14 +71,13 @@ def expected_count_errors(design: AddRemoveDesign) -> dict[str, float]:
     return {name: float(np.sqrt(2 / np.pi)) * sd for name, sd in zip(COUNTED, both, strict=True)}
 
 
-def estimate_counts(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, Counted]:
-    """Return the numbers of "vehicles" and of "records" of every place with intervals, from noisy answers
-    alone.
+def estimate_counts(design: AddRemoveDesign, answers: CountAnswers, level: float) -> dict[str, FloatArray]:
+    """Return the numbers of "vehicles" and of "records" of every place, (H,) each, from noisy answers alone.
 
-    Values are posterior means under an exponential prior; intervals hold the exact clipped sum with
-    ``level``.
+    Values are posterior means under an exponential prior; intervals, whose ends are named "vehicles_low" and
+    "vehicles_high", hold the exact clipped sum with ``level``.
     """
-    found = {}
+    found: dict[str, FloatArray] = {}
     tail = -np.log1p(-level) / np.sqrt(2) if design.pure else float(ndtri((1 + level) / 2))
     for number, name in enumerate(COUNTED):
         clip_bound = float(answers.clip_bounds[number])
@@ -100,7 +90,7 @@ def estimate_counts(design: AddRemoveDesign, answers: CountAnswers, level: float
         above = near + np.exp(-near * near / 2) / np.sqrt(2 * np.pi) / ndtr(near)
         value = sd * np.where(z < -30.0, -1 / far + 2 / far**3, above)
         low, high = np.maximum(answer - tail * sd, 0.0), np.maximum(answer + tail * sd, 0.0)
-        found[name] = Counted(value, np.minimum(low, value), np.maximum(high, value))
+        found |= {name: value, f"{name}_low": np.minimum(low, value), f"{name}_high": np.maximum(high, value)}
     return found
 
 

@@ -50,7 +50,7 @@ It follows from the published answers (``target_interval``), and is no column.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -380,8 +380,7 @@ def steps_follow_answers(design: AddRemoveDesign, answers: Answers, known: Known
     They are recomputed and compared to a relative 10^-9. ``known`` are the public speeds that were used.
     """
     city, found = estimate_fleet(design, answers.fleet), answers.city
-    names = ("vehicles", "centre", "clip_bound", "power")
-    same = all(np.isclose(getattr(city, each), getattr(found, each), rtol=1e-9) for each in names)
+    same = np.allclose(astuple(city), astuple(found), rtol=1e-9)
     if answers.counts is not None:
         clip_bounds = count_clips(design, answers.counts.lengths, found.vehicles)
         same &= np.allclose(clip_bounds, answers.counts.clip_bounds, rtol=1e-9)

@@ -300,11 +300,8 @@ def _base(
 
     Means and variances are the posterior's.
     """
-    upper, part, level = (
-        float(design.bound.upper),
-        design.parts.city,
-        pooling_design.LEVEL * float(design.bound.upper),
-    )
+    upper, part = float(design.bound.upper), design.parts.city
+    level = pooling_design.LEVEL * upper
     own = design.pair_sums(x, design.covariates[:, 0]) - upper / 2
     ends = np.full(design.vehicles, upper / 2)
     step = design.step(design.vehicle_entries(1), upper / 2, ends, ends, part)

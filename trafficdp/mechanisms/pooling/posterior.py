@@ -202,36 +202,27 @@ def known_centre(
         if len(there):
             mass, before = weight[there], lambda_of(centre, upper)
             own = lambda_of(speed[there] * (mass @ centre[there]) / (mass @ speed[there]), upper)
-            moves = MOVES[source.kind](own, before, there, mass, place, slow)
+            if source.kind is KnowledgeKind.RELEASE:
+                moves = _of_places(own - before[there], mass, place, there)
+            else:
+                moves = _as_far_as_it_agrees(own, mass, place, there, slow)
             moved = speed_of(before + source.share * moves, upper)
             centre = np.clip(moved, centre / FARTHEST_KNOWN, centre * FARTHEST_KNOWN)
     return np.minimum(centre, upper)
 
 
-def _of_places(
-    own: FloatArray,
-    before: FloatArray,
-    there: IntArray,
-    mass: FloatArray,
-    place: IntArray,
-    _: SlowTraffic | None,
-) -> FloatArray:
-    """How far ``own`` (n,), of lambda in the bins ``there``, lies from ``before`` (G,) in the place of a bin.
+def _of_places(far: FloatArray, mass: FloatArray, place: IntArray, there: IntArray) -> FloatArray:
+    """How far, by ``far`` (n,) in the bins ``there``, lambda lies from what was expected in a bin's place.
 
     On average by ``mass`` (n,): all slots of a place move alike. A map of the same places is believed.
     """
     at, size = place[there], int(place.max()) + 1
-    away = np.bincount(at, mass * (own - before[there]), size)
+    away = np.bincount(at, mass * far, size)
     return np.asarray((away / np.maximum(np.bincount(at, mass, size), 1e-300))[place])
 
 
 def _as_far_as_it_agrees(
-    own: FloatArray,
-    before: FloatArray,
-    there: IntArray,
-    mass: FloatArray,
-    place: IntArray,
-    slow: SlowTraffic | None,
+    own: FloatArray, mass: FloatArray, place: IntArray, there: IntArray, slow: SlowTraffic | None
 ) -> FloatArray:
     """How far ``own`` (n,), of lambda in the bins ``there``, lies from what ``slow`` makes likely, each bin.
 
@@ -239,7 +230,7 @@ def _as_far_as_it_agrees(
     ``slow`` (``_agreement``). It counts from its mean or, where centres use the sign already, from its
     regression on it.
     """
-    moves = np.zeros(len(before))
+    moves = np.zeros(len(place))
     tells = np.zeros(len(there), dtype=np.bool_) if slow is None else slow.tells[there]
     if slow is None or not tells.any():
         return moves
@@ -254,14 +245,6 @@ def _as_far_as_it_agrees(
         slope = share @ ((value - share @ value) * told) / (share @ (value - share @ value) ** 2)
         moves[there] = belief * (own - share @ told - slow.used * slope * (sign - share @ value))
     return moves
-
-
-MOVES = {
-    KnowledgeKind.RELEASE: _of_places,
-    KnowledgeKind.TIMETABLE: _as_far_as_it_agrees,
-    KnowledgeKind.SPEEDS: _as_far_as_it_agrees,
-}
-"""How far each kind of source would move bins by what it says, of lambda."""
 
 
 def _agreement(position: FloatArray, slow: FloatArray, place: IntArray) -> float:

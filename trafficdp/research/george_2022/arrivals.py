@@ -46,7 +46,7 @@ from functools import cached_property
 
 import numpy as np
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray
+from trafficdp.arrays import BoolArray, FloatArray, IntArray, run_starts
 from trafficdp.bounding.arrays import rank_within
 from trafficdp.errors import UsageError, in_range, integer_between, positive
 from trafficdp.mechanisms.means import choice_scale, laplace_scale
@@ -103,7 +103,7 @@ class WithholdRelease:
             raise UsageError("values have another width than the state", expected=f"{self.withheld.shape[1]}")
         order = np.argsort(pair, kind="stable")
         ordered = pair[order]
-        fresh = np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
+        fresh = run_starts(ordered)
         first = np.flatnonzero(fresh)
         group = np.cumsum(fresh) - 1
         place = np.arange(len(ordered))

@@ -71,7 +71,6 @@ TAIL = 1e-30
 QUADRATURE = 1e-6
 """More than the relative error of the quadrature."""
 BISECTIONS = 50
-ROUNDING = 1 - 1e-9
 
 
 def privacy_profile(epsilon: FloatArray, alpha: float, c: FloatArray, dimensions: int) -> FloatArray:
@@ -119,21 +118,9 @@ def largest_alpha(epsilon: float, delta: float, beta: float, dimensions: int) ->
 
     0 if none is found. S is ``beta``-smooth, ``dimensions`` d >= 1; epsilon, delta > 0, beta >= 0.
     """
-    low, high = 0.0, 1.0
-    while delta_bound(epsilon, high, beta, dimensions) <= delta and high < 1e6:
-        high *= 2
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        if delta_bound(epsilon, middle, beta, dimensions) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low * ROUNDING
-
-
-def default_beta(epsilon: float, delta: float, dimensions: int) -> float:
-    """Return the usual smoothness beta: epsilon / (8 ln(2/delta) + 4 (d - 1)). Any other is as private."""
-    return epsilon / (8 * math.log(2 / delta) + 4 * (dimensions - 1))
+    return smooth_gaussian.largest_within(
+        lambda alpha: delta_bound(epsilon, alpha, beta, dimensions), delta, BISECTIONS
+    )
 
 
 FACTORS = (2.0, 2.5, 3.0, 4.0)
@@ -254,7 +241,7 @@ def gaussian_huber_vector_mean(
     """
     positive(epsilon=epsilon)
     in_range(0, 1, delta=delta)
-    beta = default_beta(epsilon, delta, shape.dimensions)
+    beta = smooth_gaussian.default_beta(epsilon, delta, shape.dimensions)
     alpha = largest_alpha(epsilon, delta, beta, shape.dimensions)
     centre, smooth = centre_and_sensitivity(y, shape, beta)
     drawn = student_t.normals(shape.dimensions, noise.uniform_below)

@@ -138,7 +138,7 @@ def test_more_epsilon_never_errs_more_and_a_larger_range_never_less(counts_of, b
 
 def test_noise_that_cannot_be_drawn_exactly_is_refused(counts_of, bound_of):
     counts, bound = counts_of([[3, 1, 0], [0, 2, 2]]), bound_of(65)
-    of, block = means.speeds(counts, bound), np.zeros(2, dtype=np.int64)
+    of, block = means.box_of(Statistic.MEAN, counts, bound), np.zeros(2, dtype=np.int64)
     for width in (1e-30, 1e30, np.nan):
         with pytest.raises(UsageError, match="cannot be drawn exactly"):
             calibrated_block_noise(of, block, np.full(2, width), PureDP.of(1))

@@ -51,11 +51,11 @@ def test_bins_take_huber_by_public_numbers_alone(samples_of):
     table[0], table[1, :50], table[2] = 60, 60, 1
     one, other = samples_of(table, normal), samples_of(table, lambda r, o: r.random(o.count.sum()) * 65, 1)
     epsilon = np.ones(3)
-    chosen = Huber(spread=SPREAD).uses_huber(StatisticRequest(one.counts, one.bound, MEAN, epsilon))
+    chosen = Huber(spread=SPREAD).plan(StatisticRequest(one.counts, one.bound, MEAN, epsilon)).huber
     # many vehicles; too few vehicles; one sample each, so that T reaches U
     np.testing.assert_array_equal(chosen, [True, False, False])
     np.testing.assert_array_equal(
-        Huber(spread=SPREAD).uses_huber(StatisticRequest(other.counts, other.bound, MEAN, epsilon)), chosen
+        Huber(spread=SPREAD).plan(StatisticRequest(other.counts, other.bound, MEAN, epsilon)).huber, chosen
     )
 
 
@@ -73,7 +73,7 @@ def test_few_vehicles_get_laplace_noise_of_the_stated_size(samples_of):
     samples = samples_of(np.full((4000, 10), 3), normal)
     epsilon = np.ones(4000)
     mechanism = Huber()
-    assert not mechanism.uses_huber(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon)).any()
+    assert not mechanism.plan(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon)).huber.any()
     error = mechanism.estimate(samples, MEAN, epsilon, SimulatedNoise(2)) - truth(samples, MEAN)
     assert np.abs(error).mean() == pytest.approx(6.5, rel=0.07)
     expected = mechanism.expected_error(StatisticRequest(samples.counts, samples.bound, MEAN, epsilon))

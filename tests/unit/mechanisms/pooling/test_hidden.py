@@ -242,7 +242,7 @@ def test_a_count_is_the_posterior_mean_above_zero_however_empty_the_city_is(boun
     answers = CountAnswers(
         np.zeros(2, dtype=np.int64), np.ones(2), np.rint([answer * GRAINS] * 2).astype(int)
     )
-    found = estimate_counts(design, answers, 0.95)["vehicles"].value[:6]
+    found = estimate_counts(design, answers, 0.95)["vehicles"][:6]
     expected = max(answer.mean(), sd / 90)
     x = np.linspace(0, 60, 1_200_001) * expected
     for each, likely in zip(answer[:4], found[:4], strict=True):

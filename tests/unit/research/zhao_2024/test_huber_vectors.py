@@ -9,7 +9,7 @@ from trafficdp.audit.lower_bound import lower_bound_from_draws
 from trafficdp.bounding.huber import HuberParameters, huber_location, smooth_sensitivity
 from trafficdp.errors import UsageError
 from trafficdp.mechanisms.per_statistic.huber import Huber
-from trafficdp.noise import student_t
+from trafficdp.noise import smooth_gaussian, student_t
 from trafficdp.noise.source import SecureNoise, SimulatedNoise
 from trafficdp.research.zhao_2024 import huber_vectors
 from trafficdp.research.zhao_2024.huber_vectors import (
@@ -178,7 +178,7 @@ def test_gaussian_noise_has_the_calibrated_size():
     y = np.zeros((users, 2))
     noise = SimulatedNoise(3)
     drawn = np.array([gaussian_huber_vector_mean(y, shape, epsilon, delta, noise) for _ in range(30)])
-    beta = huber_vectors.default_beta(epsilon, delta, 2)
+    beta = smooth_gaussian.default_beta(epsilon, delta, 2)
     alpha = huber_vectors.largest_alpha(epsilon, delta, beta, 2)
     smooth = vector_smooth_sensitivity(y, shape, np.zeros(2), beta)
     assert smooth < 0.01

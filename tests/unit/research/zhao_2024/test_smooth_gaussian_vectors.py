@@ -130,7 +130,7 @@ def test_without_stretching_dimensions_do_not_matter():
 @pytest.mark.parametrize("dimensions", [1, 2, 8])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.5, 1e-5)])
 def test_gaussian_alpha_of_vectors_is_safe_for_every_c_and_nearly_the_largest(epsilon, delta, dimensions):
-    beta = huber_vectors.default_beta(epsilon, delta, dimensions)
+    beta = smooth_gaussian.default_beta(epsilon, delta, dimensions)
     alpha = huber_vectors.largest_alpha(epsilon, delta, beta, dimensions)
     c = np.linspace(-beta, beta, 1001)
 
