@@ -390,14 +390,10 @@ def lower_bound_from_draws(
         candidates = np.unique(np.concatenate([candidates[place], tails]))
 
     def counts(sides: list[FloatArray], at_most: bool, threshold: FloatArray) -> list[IntArray]:
-        found: list[IntArray] = []
-        for side in sides:
-            ordered = np.sort(side)
-            if at_most:
-                found.append(np.searchsorted(ordered, threshold, side="right").astype(np.int64))
-            else:
-                found.append((len(ordered) - np.searchsorted(ordered, threshold)).astype(np.int64))
-        return found
+        ordered = [np.sort(side) for side in sides]
+        if at_most:
+            return [np.searchsorted(side, threshold, side="right") for side in ordered]
+        return [len(side) - np.searchsorted(side, threshold) for side in ordered]
 
     best, chosen, away = -np.inf, (True, 0, candidates[0]), -NormalDist().inv_cdf(error / 2)
     for at_most in (True, False):

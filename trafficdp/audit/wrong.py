@@ -77,9 +77,8 @@ def interval_of_wrap_around(bound: ContributionBound) -> Mistake:
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, influence: int) -> FloatArray:
         samples = repeat_bins(one, times)
-        lattice = arrays.ArrayLattice(
-            arrays.Grouping.WRAP_AROUND.arrays(samples.counts, CountCap.MEDIAN), samples.bound
-        )
+        grouped = arrays.Grouping.WRAP_AROUND.arrays(samples.counts, CountCap.MEDIAN)
+        lattice = arrays.ArrayLattice(grouped, samples.bound)
         partition = IntervalPartition(lattice.top, -(-lattice.top // 6))
         cost = partition.costs(arrays.ArrayMeans.of(samples, lattice).y, lattice.arrays.array_bin)
         assumed = np.full(samples.counts.bins, influence, dtype=np.int64)
@@ -106,9 +105,8 @@ def quantile_without_half(bound: ContributionBound) -> Mistake:
 
     def draws(one: Samples, times: int, noise: NoiseSource, *, epsilon: float) -> FloatArray:
         samples = repeat_bins(one, times)
-        lattice = arrays.ArrayLattice(
-            arrays.Grouping.BEST_FIT.arrays(samples.counts, CountCap.ARGMAX), samples.bound
-        )
+        grouped = arrays.Grouping.BEST_FIT.arrays(samples.counts, CountCap.ARGMAX)
+        lattice = arrays.ArrayLattice(grouped, samples.bound)
         means = arrays.ArrayMeans.of(samples, lattice)
         target = arrays.TENTHS * (lattice.arrays.per_bin - 1)
         everywhere, share = np.ones(len(target), dtype=bool), np.full(len(target), epsilon)

@@ -301,12 +301,8 @@ class Ball(_Vectors):
 
     def __post_init__(self) -> None:
         fits = self.low.shape == self.high.shape == self.support.user.shape and self.norm in (1, 2)
-        fits = fits and int(self.low.max(initial=0)) <= 0 <= int(self.high.min(initial=0))
-        fits = (
-            fits
-            and int(self.low.min(initial=0)) >= -laws.GRAINS
-            and int(self.high.max(initial=0)) <= laws.GRAINS
-        )
+        fits = fits and -laws.GRAINS <= int(self.low.min(initial=0)) <= int(self.low.max(initial=0)) <= 0
+        fits = fits and 0 <= int(self.high.min(initial=0)) <= int(self.high.max(initial=0)) <= laws.GRAINS
         if not (fits and 0 < self.bound < np.inf):
             raise UsageError("a ball is out of range", expected="a bound above 0, intervals around 0")
         self.support.require_64_bits(self.high - self.low)

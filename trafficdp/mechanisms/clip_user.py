@@ -257,9 +257,8 @@ class CalibratedSuppression:
     @cached_property
     def mechanism_of_kept(self) -> CalibratedLaplace:
         """The Laplace mechanism on the public counts of the kept pairs alone."""
-        return replace(
-            self.noise, public=replace(self.public, counts=kept_counts(self.public.counts, self.kept))
-        )
+        rest = kept_counts(self.public.counts, self.kept)
+        return replace(self.noise, public=replace(self.public, counts=rest))
 
     def steps(self) -> tuple[Priced, ...]:
         """Return the noisy measurement steps: sums over the kept pairs alone."""
@@ -346,9 +345,8 @@ class CalibratedSuppression:
         return cls(public, CalibratedLaplace.from_published({}, columns, public), suppressing)
 
     def _by(self, statistic: Statistic) -> ImputedNumber:
-        return imputation(
-            statistic, self.public.counts, self.mechanism_of_kept.public.counts, self.public.bound
-        )
+        rest = self.mechanism_of_kept.public.counts
+        return imputation(statistic, self.public.counts, rest, self.public.bound)
 
 
 @dataclass(frozen=True)
@@ -376,11 +374,9 @@ def imputation(statistic: Statistic, counts: Counts, kept: Counts, bound: Contri
         dropped = counts.samples_per_bin - kept.samples_per_bin
         bias = dropped_variance_bias(dropped, counts.samples_per_bin, upper)
         return ImputedNumber(np.ones(counts.bins), np.zeros(counts.bins), bias)
-    share = (
-        kept.samples_per_bin / counts.samples_per_bin
-        if statistic is Statistic.MEAN
-        else kept.users_per_bin / counts.users_per_bin
-    )
+    share = kept.samples_per_bin / counts.samples_per_bin
+    if statistic is Statistic.VEHICLE_MEAN:
+        share = kept.users_per_bin / counts.users_per_bin
     centre = (1 - share) * upper / 2
     return ImputedNumber(share, centre, centre)
 
@@ -436,10 +432,8 @@ class SuppressionAccounting:
     def scales(self, epsilon: float) -> dict[Statistic, FloatArray]:
         """Return each statistic's expected absolute noise at ``epsilon``, shape (G,), in its unit."""
         candidate, error = self._best(epsilon)
-        return {
-            s: kept * candidate.by[s].share
-            for s, kept in self._noise(candidate, error).expected_noise().items()
-        }
+        noise = self._noise(candidate, error).expected_noise()
+        return {s: kept * candidate.by[s].share for s, kept in noise.items()}
 
     def worst_relative_scale(self, epsilon: float, tolerance: Mapping[Statistic, float]) -> float:
         """Return the largest ratio of noise plus bias to tolerance over bins and statistics, at
@@ -487,9 +481,8 @@ class SuppressionAccounting:
     def _noise(self, candidate: _Candidate, error: float) -> LaplaceNoise:
         """Noise of the kept statistics that leaves published numbers off by E t, bias included."""
         room = {
-            statistic: np.maximum(error * allowed - candidate.by[statistic].bias, 0.0)
-            / candidate.by[statistic].share
-            for statistic, allowed in self.tolerance.items()
+            each: np.maximum(error * self.tolerance[each] - by.bias, 0.0) / by.share
+            for each, by in candidate.by.items()
         }
         return LaplaceNoise.cheapest_within(candidate.rest, self.bound, room)
 

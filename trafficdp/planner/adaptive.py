@@ -418,11 +418,6 @@ def _fits(fine: Counts, partition: AdaptivePartition, request: Request, width: f
 
 
 def _mosaic(partition: AdaptivePartition, settings: AdaptiveSettings, cells_first: bool) -> Mosaic:
-    published: Sequence[tuple[int, int]] = sorted(
-        zip(
-            partition.cell[partition.published].tolist(),
-            partition.slot[partition.published].tolist(),
-            strict=True,
-        )
-    )
-    return Mosaic(settings.resolutions, tuple(published), settings.half_width, settings.longer, cells_first)
+    cell, slot = (each[partition.published].tolist() for each in (partition.cell, partition.slot))
+    published = tuple(sorted(zip(cell, slot, strict=True)))
+    return Mosaic(settings.resolutions, published, settings.half_width, settings.longer, cells_first)

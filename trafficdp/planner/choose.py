@@ -228,9 +228,7 @@ def _offer(
             found = fit(mechanism, counts, bound, statistic, total, split)
             request = StatisticRequest(counts, bound, statistic, found.given)
             error = mechanism.expected_error(request)
-            tried = None
-            if tries is not None:
-                tried = tries.error(mechanism, statistic, found.given)
+            tried = None if tries is None else tries.error(mechanism, statistic, found.given)
         except UsageError as refusal:
             reason = str(refusal)
             continue
@@ -280,10 +278,8 @@ def choose(
     """
     known = per_statistic_map.mechanisms_of(total.kind) if mechanisms is None else mechanisms
     found = offers(counts, bound, statistic, total, known, cities)
-    free = {
-        each.name
-        for each in (per_statistic_map.tried_by_auto(total.kind) if mechanisms is None else mechanisms)
-    }
+    tried = per_statistic_map.tried_by_auto(total.kind) if mechanisms is None else mechanisms
+    free = {each.name for each in tried}
     eligible = [offer for offer in found if offer.mechanism in free]
     chosen = best_of(eligible)
     return Choice(statistic, found, chosen, _reason(found, chosen, bound, display_unit or bound.unit))

@@ -92,13 +92,9 @@ class Forest:
             path, at = path[inside], self.parent[at[inside]]
             candidate.append(at)
             row.append(path)
-        on_path = sparse.csr_matrix(
-            (
-                np.full(sum(map(len, row)), WHOLE // 2 + 1),
-                (np.concatenate(candidate), np.concatenate(row)),
-            ),
-            shape=(self.size, int(leaf.sum())),
-        )
+        entries = np.concatenate(candidate), np.concatenate(row)
+        more_than_half = np.full(len(entries[0]), WHOLE // 2 + 1)
+        on_path = sparse.csr_matrix((more_than_half, entries), shape=(self.size, int(leaf.sum())))
         costs = self.items.rows
         units = np.maximum(np.ceil(costs.data * WHOLE), 1.0).astype(np.int64)
         of_user = sparse.csr_matrix((units, costs.indices, costs.indptr), shape=costs.shape)

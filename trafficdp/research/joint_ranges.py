@@ -130,9 +130,8 @@ class _Program:
         share = self._feasible(np.clip(np.asarray(result.x[:pairs]), 0.0, 1.0), least)
         paid = np.bincount(o.user_index, weights=price * share, minlength=o.users)
         duals = np.asarray(result.ineqlin.marginals)
-        by_bin = np.bincount(
-            o.bin_index, weights=-duals[: o.users][o.user_index] * price * share, minlength=o.bins
-        )
+        worth = -duals[: o.users][o.user_index] * price * share
+        by_bin = np.bincount(o.bin_index, worth, o.bins)
         slope = -by_bin + -duals[o.users :] * scale
         return Joint(share, scale, float(paid.max(initial=0.0))), slope
 

@@ -410,9 +410,7 @@ class _Search:
         self._bin, self._user, self._count = counts.bin_index, counts.user_index, counts.count
         self.kept = kept.copy()
         self._forced = self._count > cap[self._bin]
-        dropped = np.bincount(
-            self._bin[~kept], weights=self._count[~kept].astype(np.float64), minlength=counts.bins
-        )
+        dropped = np.bincount(self._bin[~kept], self._count[~kept], counts.bins)
         self._slack = room - dropped.astype(np.int64)
         self.left = np.bincount(self._user[kept], minlength=counts.users).astype(np.int64)
         self._order = np.argsort(self._user, kind="stable")

@@ -123,9 +123,9 @@ class Streets:
         east, north = np.where(turn, at_q, at_p), np.where(turn, at_p, at_q)
         step_east, step_north = np.where(turn, step_q, step_p), np.where(turn, step_p, step_q)
         # the middle of a block decides its place; on a border, the one to the south or west
-        place = (
-            np.clip((2 * north + step_north - 1) // (2 * PLACE), 0, self.places - 1),
-            np.clip((2 * east + step_east - 1) // (2 * PLACE), 0, self.places - 1),
+        place = tuple(
+            np.clip((2 * at + step - 1) // (2 * PLACE), 0, self.places - 1)
+            for at, step in ((north, step_north), (east, step_east))
         )
         fast, speed = self.fast[place], self.moving[place]
         standing = self.model.standing / (1 - self.model.standing)
@@ -267,13 +267,9 @@ def records_of(streets: Streets, fleet: Fleet, members: slice, day: int, seed: i
     centi = np.where(moves, np.rint(100 * np.minimum(sent, model.top_speed)), 0).astype(np.int64)
     late = random.uniform(size=members.stop - members.start) < model.late
     sender = vehicle[of]
-    return _with_flaws(
-        SimulatedRecords(
-            sender, millisecond, latitude, longitude, centi / 100, centi, moves, late[sender - members.start]
-        ),
-        model,
-        random,
-    )
+    late = late[sender - members.start]
+    found = SimulatedRecords(sender, millisecond, latitude, longitude, centi / 100, centi, moves, late)
+    return _with_flaws(found, model, random)
 
 
 def _trips(

@@ -328,9 +328,7 @@ def best_blocks(
     many = len(items.user) > MANY
     alone = np.bincount(items.user, weights=items.cost, minlength=items.users)
     largest = float(alone.max(initial=0.0))
-    looked_at = np.ones(items.users, dtype=np.bool_)
-    if many:
-        looked_at = alone > SCREEN * largest
+    looked_at = alone > SCREEN * largest if many else np.ones(items.users, dtype=np.bool_)
     while True:
         block, least = _search_among(items, looked_at, effort, GAIN if many else 0.0)
         load = blocks_partition.loads(items, block)
@@ -344,9 +342,9 @@ def _search_among(
     items: blocks_partition.Items, looked_at: BoolArray, effort: int, gain: float
 ) -> tuple[IntArray, float]:
     """Return the blocks (I,) that are best for the users that are ``looked_at``, and their lower bound."""
-    some, of = (
-        (items, np.arange(items.size)) if bool(looked_at.all()) else items.restricted_to_users(looked_at)
-    )
+    some, of = items, np.arange(items.size)
+    if not looked_at.all():
+        some, of = items.restricted_to_users(looked_at)
     order, rank = blocks_partition.canonical_order(some)
     canonical = some.reordered(order, rank)
     least = blocks_partition.lower_bound(canonical)
@@ -356,8 +354,7 @@ def _search_among(
     first, number = np.unique(block, return_index=True, return_inverse=True)[1:]
     renumber = np.empty(len(first), dtype=np.int64)
     renumber[np.argsort(first, kind="stable")] = np.arange(len(first))
-    result: IntArray = renumber[number]
-    return result, least
+    return renumber[number], least
 
 
 def _search(items: blocks_partition.Items, effort: int, bound: float, gain: float) -> IntArray:
@@ -454,9 +451,7 @@ def _improve(
 
 def _by_weight(items: blocks_partition.Items, partition: blocks_partition.Partition) -> IntArray:
     """Items by what they weigh for the heaviest users; those that weigh nothing are left where they are."""
-    weight = np.bincount(
-        items.item_of_entry, weights=partition.weight[items.user] * items.cost, minlength=items.size
-    )
+    weight = np.bincount(items.item_of_entry, partition.weight[items.user] * items.cost, items.size)
     order = np.argsort(-weight, kind="stable").astype(np.int64)
     return np.asarray(order[weight[order] > 1e-4 * weight.max()])
 

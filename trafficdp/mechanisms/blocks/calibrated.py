@@ -299,15 +299,11 @@ class BlockAccounting:
             own = np.full(self.public.counts.bins, -1, dtype=np.int64)
             own[varies] = block.max() + 1 + np.unique(block[varies], return_inverse=True)[1]
             block = np.concatenate([block, own])
-        of = clip_set_of(self.statistics, self.public.counts, self.public.bound)
-        units = [
-            widths[each] / means.unit(each, self.public.counts, self.public.bound) for each in self.statistics
-        ]
-        return CalibratedBlocks(
-            self.public,
-            self.statistics,
-            blocks_noise.calibrated_block_noise(of, block, np.concatenate(units), loss),
-        )
+        counts, bound = self.public.counts, self.public.bound
+        of = clip_set_of(self.statistics, counts, bound)
+        units = [widths[each] / means.unit(each, counts, bound) for each in self.statistics]
+        noise = blocks_noise.calibrated_block_noise(of, block, np.concatenate(units), loss)
+        return CalibratedBlocks(self.public, self.statistics, noise)
 
     def _noise(self, epsilon: float) -> FloatArray:
         """The expected absolute noise of every item."""

@@ -195,11 +195,7 @@ def variance_law(mean: Spread, products: Spread, bound: ContributionBound, level
         found = pair_bounds(mean.size[noisy], first * mean.scale, second * mean.scale, level)
         size[noisy], half[noisy] = found
         shift[noisy] = 2 * (first + second)
-    bias = (
-        rounding_bias(Statistic.VARIANCE, bound)
-        + products.flooring_correction
-        + upper * mean.flooring_correction
-    )
-    bias = np.where(noisy, bias, 0.0)
+    bias = rounding_bias(Statistic.VARIANCE, bound) + products.flooring_correction
+    bias = np.where(noisy, bias + upper * mean.flooring_correction, 0.0)
     error = np.minimum(size + shift + bias, Statistic.VARIANCE.largest(bound.upper))
     return NumberLaw(size, error, bias, half + shift + bias)

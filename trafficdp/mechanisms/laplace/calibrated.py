@@ -259,9 +259,8 @@ class SumsMechanism:
         """Return the privacy event: every vehicle's exact loss, from public counts."""
         counts, bound = self.public.counts, self.public.bound
         sensitivity = {each: largest_sensitivity(each, counts, bound) for each in self.statistics}
-        return protocol.privacy_event(
-            self.name, self.public, protocol.loss_of(self.steps(), counts.users), sensitivity
-        )
+        loss = protocol.loss_of(self.steps(), counts.users)
+        return protocol.privacy_event(self.name, self.public, loss, sensitivity)
 
     def run(
         self, values: SensitiveInputs, measure: Measure, *, interval_level: float
@@ -398,9 +397,8 @@ class CalibratedLaplace(SumsMechanism):
         rounding = np.full(counts.bins, publish.rounding_bias(statistic, bound))
         if statistic is not VARIANCE:
             return rounding
-        floored = np.where(
-            self.shift < 0, np.ldexp(means.unit(VARIANCE, counts, bound), -self.shift) / 2, 0.0
-        )
+        step = np.ldexp(means.unit(VARIANCE, counts, bound), -self.shift)
+        floored = np.where(self.shift < 0, step / 2, 0.0)
         return np.where(has_variance(self.statistics, counts), rounding + floored, 0.0)
 
     def to_facts(self) -> dict[str, Any]:
@@ -473,9 +471,8 @@ class CalibratedLaplace(SumsMechanism):
         second = terms[1].scale * terms[1].step
         shift = np.asarray(sum(tail.lattice_shift(term.scale) * term.step for term in terms))
         error = np.minimum(tail.two_noises_error(size, second, max_value) + shift, max_value)
-        error = np.where(
-            has_variance(self.statistics, self.public.counts), np.minimum(error + bias, max_value), 0.0
-        )
+        varies = has_variance(self.statistics, self.public.counts)
+        error = np.where(varies, np.minimum(error + bias, max_value), 0.0)
         if level is not None:
             half = tail.two_noises_half_width(size, second, 1 - level) + shift + bias
         return publish.NumberLaw(tail.two_noises_mean(size, second), error, bias, half)

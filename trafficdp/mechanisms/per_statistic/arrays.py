@@ -333,11 +333,8 @@ class Levy(Projected):
         that agree are treated far better: simulate.
         """
         lattice = self._lattice(request)
-        partition, selects, upper = (
-            self.partition(lattice),
-            self._selects(lattice),
-            float(request.bound.upper),
-        )
+        upper, partition = float(request.bound.upper), self.partition(lattice)
+        selects = self._selects(lattice)
         _, first_high = partition.interval(partition.start[:-1], self.halves)
         last_low, _ = partition.interval(partition.start[1:] - 1, self.halves)
         farthest = np.maximum(lattice.top - first_high, last_low) / lattice.top * upper
@@ -561,6 +558,5 @@ class Pooled(means.Means):
         running = np.concatenate([[0], np.cumsum(samples.value)])
         begin = samples.start[:-1]
         first = running[begin + kept.count] - running[begin]
-        return self.sum_query(StatisticRequest(counts, bound, statistic, epsilon)).means(
-            first, measure, bound
-        )
+        query = self.sum_query(StatisticRequest(counts, bound, statistic, epsilon))
+        return query.means(first, measure, bound)

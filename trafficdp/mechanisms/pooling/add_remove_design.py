@@ -122,10 +122,9 @@ class AddRemoveDesign(NoisySums):
         there = self.places[at] == cell
         if not len(self.separate_slots):
             return at, there
-        when = np.minimum(np.searchsorted(self.separate_slots, slot), len(self.separate_slots) - 1).astype(
-            np.int64
-        )
-        return at * len(self.separate_slots) + when, there & (self.separate_slots[when] == slot)
+        slots = self.separate_slots
+        when = np.minimum(np.searchsorted(slots, slot), len(slots) - 1).astype(np.int64)
+        return at * len(slots) + when, there & (slots[when] == slot)
 
     @cached_property
     def cell(self) -> IntArray:

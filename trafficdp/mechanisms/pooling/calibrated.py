@@ -125,10 +125,6 @@ class JointMechanism:
         lost = protocol.loss_of(self.steps(), self.public.counts.users)
         return protocol.privacy_event(self.kind, self.public, lost, self.statistics, kind=self.loss_kind)
 
-    def expected_errors(self) -> dict[model.Statistic, FloatArray]:
-        """Return each statistic's expected absolute error, shape (G,), from public facts alone."""
-        raise NotImplementedError
-
     def estimate_from_posterior(
         self, statistic: model.Statistic, found: posterior.Posterior, noise: Mapping[str, npt.NDArray[Any]]
     ) -> Estimate:
@@ -369,9 +365,8 @@ class CalibratedPooling(JointMechanism):
                 low, high = pooling_estimates.expected_variances(design).ends[posterior.LEVELS[-1]]
                 found[each] = (high - low) / 2
             else:
-                found[each] = np.minimum(
-                    tail * pooling_estimates.expected_map_error(design, each), float(upper)
-                )
+                error = pooling_estimates.expected_map_error(design, each)
+                found[each] = np.minimum(tail * error, float(upper))
         return found
 
 
@@ -424,13 +419,11 @@ class CalibratedCityWide(JointMechanism):
         if self.loss_kind is LossKind.PURE and paired:
             # from W's scale K times S's on, variances are free
             pair = np.array([change / loss, bound.upper_steps * change / loss]) * (1 + 2.0**-40)
-            return (
-                Step(Moments(one, records, bound.upper_steps, np.ones(1, dtype=np.bool_)), Laplace(pair)),
-            )
+            moments = Moments(one, records, bound.upper_steps, np.ones(1, dtype=np.bool_))
+            return (Step(moments, Laplace(pair)),)
         if self.loss_kind is LossKind.PURE:
-            return (
-                Step(Box(one, records * bound.upper_steps), Laplace(round_up(np.array([change / loss])))),
-            )
+            scale = round_up(np.array([change / loss]))
+            return (Step(Box(one, records * bound.upper_steps), Laplace(scale)),)
         ends = [records * bound.upper_steps, records * (bound.upper_steps**2 // 4)][: 1 + paired]
         sd = [round_up(np.array([end.max(initial=0) * np.sqrt(len(ends) / (2 * loss))])) for end in ends]
         return tuple(Step(Box(one, end), Gaussian(noise)) for end, noise in zip(ends, sd, strict=True))
@@ -469,9 +462,8 @@ class CalibratedCityWide(JointMechanism):
         each_asked = [given] if len(steps) < len(given) else list(given)
         noisy = np.concatenate([*map(measure.measure, steps, each_asked)]).astype(np.float64)
         noise = self._noise
-        mean = float(
-            np.clip(_drawn_to(noisy[0] * unit / many, noise[0], LEVEL * upper, upper / 6), 0.0, upper)
-        )
+        mean = _drawn_to(noisy[0] * unit / many, noise[0], LEVEL * upper, upper / 6)
+        mean = float(np.clip(mean, 0.0, upper))
         value = {model.Statistic.MEAN: mean, model.Statistic.VEHICLE_MEAN: mean}
         if paired:
             found = mean * (upper - mean) - noisy[1] * unit**2 / many
@@ -498,11 +490,8 @@ class CalibratedCityWide(JointMechanism):
     def half_widths(self, interval_level: float) -> dict[model.Statistic, FloatArray]:
         """Return each statistic's half width of intervals expected at a usual speed, (G,), before release."""
         upper = float(self.public.bound.upper)
-        usual = (
-            float(ndtri((1 + interval_level) / 2))
-            * np.sqrt(np.pi / 2)
-            * pooling_estimates.city_wide_error(self._design)
-        )
+        tail = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2)
+        usual = tail * pooling_estimates.city_wide_error(self._design)
         found = dict.fromkeys((model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN), np.minimum(usual, upper))
         if model.Statistic.VARIANCE in self.statistics:
             low, high = self._usual_spread.ends[posterior.LEVELS[-1]]

@@ -210,9 +210,7 @@ def _posterior(
 def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntArray], FloatArray]:
     """How likely the answers of all rounds are at every speed of the grid, for some places."""
     level, upper = cells.level, float(cells.level.bound.upper)
-    left = (
-        level.kept_by_clipping if cells.rounds else np.empty((0, level.size, len(pooling_design.DISTANCES)))
-    )
+    left, distances = level.kept_by_clipping if cells.rounds else np.empty(0), pooling_design.DISTANCES
     sampling, speeds = unit**2 * level.weights.sampling, posterior.speed_of(posterior.LAMBDA, upper)
 
     def log_likelihood(own: IntArray) -> FloatArray:
@@ -221,15 +219,8 @@ def _likelihood(cells: Cells, before: FloatArray, unit: float) -> Callable[[IntA
             away = speeds - (before + each.moved)[own, None]
             # what the bounds leave of it, between the distances that are tabled
             distance = np.abs(away) / (unit * upper)
-            at = np.clip(
-                np.searchsorted(pooling_design.DISTANCES, distance) - 1, 0, len(pooling_design.DISTANCES) - 2
-            )
-            part = np.clip(
-                (distance - pooling_design.DISTANCES[at])
-                / (pooling_design.DISTANCES[at + 1] - pooling_design.DISTANCES[at]),
-                0.0,
-                1.0,
-            )
+            at = np.clip(np.searchsorted(distances, distance) - 1, 0, len(distances) - 2)
+            part = np.clip((distance - distances[at]) / (distances[at + 1] - distances[at]), 0.0, 1.0)
             share = table[own[:, None], at] * (1 - part) + table[own[:, None], at + 1] * part
             off = each.answer[own, None] - share * away
             if level.kind is LossKind.PURE:
@@ -286,11 +277,9 @@ def city_wide_error(design: pooling_design.Design) -> FloatArray:
     upper = float(design.bound.upper)
     noise = (design.noise_sd(design.total, upper / 2) / design.vehicles) ** 2
     prior = upper**2 / 36
-    nothing = np.zeros(design.counts.bins)
-    error = _error(
-        design, [Cells.unmeasured(design.cells, nothing)], 1.0, nothing + noise * prior / (noise + prior)
-    )
-    return np.asarray(np.sqrt(2 / np.pi) * error)
+    around = np.full(design.counts.bins, noise * prior / (noise + prior))
+    told = [Cells.unmeasured(design.cells, np.zeros_like(around))]
+    return np.asarray(np.sqrt(2 / np.pi) * _error(design, told, 1.0, around))
 
 
 def _base(
@@ -439,9 +428,8 @@ def _variance(
         # how much more the cell of a bin varies than the function says, as a share
         cells, factor = design.variance_cells, VARIANCE_POWER * upper
         weights, bound = cells.weights, cells.clip_bounds[0]
-        more = (
-            weights.entry / weights.records * cells.pair_sums(own / city - 1, np.ones(counts.bins)) * factor
-        )
+        sums = cells.pair_sums(own / city - 1, np.ones(counts.bins))
+        more = weights.entry / weights.records * sums * factor
         far = np.full(len(more), bound)
         ask = cells.step(cells.support, bound, far, far, cells.part)
         told = measure.measure(ask, more) * (bound / GRAINS)

@@ -294,10 +294,8 @@ def unbounded_means(
     own = numbered_by_arrival(arrivals.user, arrivals.value, arrivals.upper_steps)
     levels = int(bit_length(own.samples))
     size = george_2022_arrivals.level_size(np.arange(levels))
-    share = endless_shares(
-        george_2022_arrivals.level_size(np.arange(george_2022_arrivals.last_level(samples) + 1)) ** (2 / 3),
-        levels,
-    )
+    guessed = george_2022_arrivals.level_size(np.arange(george_2022_arrivals.last_level(samples) + 1))
+    share = endless_shares(guessed ** (2 / 3), levels)
     inside = endless_shares(np.ones(tree.heights(users)), tree.heights(own.users))
     scales = laplace_scale(
         own.upper_steps * size[:, None], positive(epsilon=epsilon) * share[:, None] * inside

@@ -174,12 +174,8 @@ def best_huber_shape(
     found = []
     for factor in FACTORS:
         shape = huber_shape(count, dimensions, radius, sigma, factor=factor, cap_ratio=cap_ratio)
-        spread = 1 / factor
-        mean = (
-            spread
-            * math.sqrt(dimensions)
-            / (math.sqrt(dimensions) + math.sqrt(2 * math.log(20 * len(count))))
-        )
+        spread, root = 1 / factor, math.sqrt(dimensions)
+        mean = spread * root / (root + math.sqrt(2 * math.log(20 * len(count))))
         found.append((typical_vector_error(shape, epsilon, spread=spread, mean_spread=mean), shape))
     error, shape = min(found, key=lambda pair: pair[0])
     return shape, error

@@ -380,11 +380,10 @@ class VectorHuberParameters:
 def minimiser(y: FloatArray, shape: VectorHuberParameters) -> FloatArray:
     """Return the Huber mean of the private vectors ``y`` (n, d), an iterate near the minimiser, (d,)."""
     where = np.zeros(len(y), dtype=np.int64)
-    return np.asarray(
-        huber_point(
-            y, shape.weight, shape.threshold, where, 1, tolerance=shape.tolerance, most_steps=shape.most_steps
-        )[0]
+    found = huber_point(
+        y, shape.weight, shape.threshold, where, 1, tolerance=shape.tolerance, most_steps=shape.most_steps
     )
+    return np.asarray(found[0])
 
 
 def vector_smooth_sensitivity(
