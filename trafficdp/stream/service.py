@@ -391,11 +391,9 @@ class Stream:
         rows = self.window.remove_step(step, self.horizon.origin_us + self.closed * self.horizon.step_us)
         if not len(rows["bin"]):
             return None
-        order_first = np.flatnonzero(np.append(True, rows["bin"][1:] != rows["bin"][:-1]))
-        bins = rows["bin"][order_first]
+        bins, which = np.unique(rows["bin"], return_inverse=True)
         self._grow()
         position = self.bank.counts()[bins, 0] + 1
-        which = np.searchsorted(bins, rows["bin"])
         entries = EntryIndex(rows["vehicle"], which, len(self.vehicles), len(bins))
         squares = np.full(len(bins), self.allowance.products)
         of = Moments(entries, rows["count"], self.allowance.value_steps, squares)
@@ -493,13 +491,12 @@ class Stream:
         """Return which records are among their vehicle's first ``records_per_step`` in the step, (n,)."""
         if not self.records_per_step:
             return np.ones(len(vehicle), dtype=np.bool_)
-        open_ = self.window.rows
-        groups = Numbering()
-        group = groups.number(pack(vehicle, step))
-        taken = np.zeros(len(groups) + 1, dtype=np.int64)
-        # place -1, for those of other vehicles, is the spare one
-        np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), open_["count"])
-        return np.asarray(taken[group] + rank_within(group) < self.records_per_step)
+        import pandas as pd
+
+        group, open_ = pack(vehicle, step), self.window.rows
+        taken = pd.Series(open_["count"]).groupby(pack(open_["vehicle"], open_["step"])).sum()
+        before = taken.reindex(group, fill_value=0).to_numpy()
+        return np.asarray(before + rank_within(group) < self.records_per_step)
 
     def _room(self, vehicle: IntArray, step: IntArray) -> BoolArray:
         """Return which records the accounts of their vehicles can still pay, shape (n,).
