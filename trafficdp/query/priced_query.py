@@ -219,11 +219,9 @@ class PricedQuery:
             least = vault_ledger.left_for_analyst(curator.vault, everyone[all_losses > 0], self.analyst)
             budget = self.analyst.budget
             left = type(budget)(int(least.min(initial=budget.pico)))
-        together = (
-            type(priced[0].require_plan().loss)(int(loss.max(initial=0)))
-            if len(found) > 1 and priced
-            else None
-        )
+        together: Loss | None = None
+        if len(found) > 1 and priced:
+            together = type(priced[0].require_plan().loss)(int(loss.max(initial=0)))
         plans = [
             query_answer.PricedPlan(
                 each.question.to_sql(self.config),

@@ -373,10 +373,8 @@ def show_noise_options(output: Output, plan: Plan, options: tuple[NoiseOption, .
     for way in options:
         skills = way.skills.values()
         cost = f"{way.loss.kind.quantity} {float(way.loss.exact):.6g}"
-        error, one = (
-            [f"{factor * float(each.mean()):#.3g}" for each in errors]
-            for errors in ([skill.error for skill in skills], [skill.flat for skill in skills])
-        )
+        error = [f"{factor * float(each.error.mean()):#.3g}" for each in skills]
+        one = [f"{factor * float(each.flat.mean()):#.3g}" for each in skills]
         smaller = [f"{percent(each.expected)}{'' if each.enough else ' refused'}" for each in skills]
         maps = [", ".join(both) for both in zip(error, smaller, strict=True)]
         rows += [[f"map, {way.name}", cost, *maps], [f"average, {way.name}", cost, *one]]

@@ -183,9 +183,8 @@ def _show_extents(output: Output, grid: Grid, done: Sequence[IngestedFile]) -> N
     west, south, east, north = grid.area.geometry.bounds
     period = grid.period
     days = (period.last - period.first).days + 1
-    rows_in, kept = (
-        ingest_report.extent_in_words(extent, period.time_zone) for extent in (found.readable, found.kept)
-    )
+    rows_in = ingest_report.extent_in_words(found.readable, period.time_zone)
+    kept = ingest_report.extent_in_words(found.kept, period.time_zone)
     output.table(
         "How far they reach (for the curator's eyes: outside the privacy guarantee)",
         ["", "declared", "rows in", "kept"],

@@ -389,14 +389,9 @@ def _statistic_view(
     unit, stated = release.request.display_unit, release.mechanism_stated(statistic)
     chances = [language.gettext(each) for each in files_classes.CHANCE_WORDS]
     shares = files_classes.classes_in_words(files_classes.SHARE_BREAKS, language)
-    breaks, widths = (
-        find(statistic, release.request.bound, unit)
-        for find in (files_classes.shown_breaks, files_classes.shown_width_breaks)
-    )
-    level, posterior = (
-        files_classes.shown_level(release, statistic),
-        bool(release.estimates[statistic].posterior),
-    )
+    breaks = files_classes.shown_breaks(statistic, release.request.bound, unit)
+    widths = files_classes.shown_width_breaks(statistic, release.request.bound, unit)
+    level = files_classes.shown_level(release, statistic)
     labels = {
         Statistic.MEAN: (language.gettext("Mean speed (over GPS records)"), language.gettext("Mean")),
         Statistic.VARIANCE: (
@@ -442,7 +437,9 @@ def _statistic_view(
         "limits": files_classes.hatch_limits(breaks),
         # how often the truth lies in the interval that is read, and in the wider one, if there is one
         "often": often,
-        "rest": chance_in_words(release.request.interval_level, language) if posterior else "",
+        "rest": chance_in_words(release.request.interval_level, language)
+        if release.estimates[statistic].posterior
+        else "",
         # whether it is compared with the city, with a timetable
         "chances": "slower" in columns,
         "timetable": "share" in columns,

@@ -217,10 +217,8 @@ def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
     upper, step = float(release.request.bound.upper), float(release.request.bound.step)
     # a variance without its mean carries the mean's scale
     of_mean = estimate.noise if _LATTICE in estimate.noise else release.estimates[Statistic.MEAN].noise
-    mean, scale = (
-        np.nan_to_num(np.asarray(each, dtype=np.float64))
-        for each in (of_mean[_LATTICE], estimate.noise["product_scale"])
-    )
+    mean = np.nan_to_num(np.asarray(of_mean[_LATTICE], dtype=np.float64))
+    scale = np.nan_to_num(np.asarray(estimate.noise["product_scale"], dtype=np.float64))
     shift = np.asarray(estimate.noise["product_shift"], dtype=np.int64)
     noisy, none = scale > 0, np.zeros(len(scale))
     # a step of U times the mean is U q/N, of the average of products q^2/N over 2^shift; the published noise
@@ -238,10 +236,8 @@ def _moments_law(release: Release, statistic: Statistic) -> MomentsLaw:
 
 
 def _moment_block_law(release: Release, statistic: Statistic) -> MomentBlockLaw:
-    noise, unit = (
-        release.estimates[statistic].noise,
-        release.request.bound.unit.factor_to(release.request.display_unit),
-    )
+    noise = release.estimates[statistic].noise
+    unit = release.request.bound.unit.factor_to(release.request.display_unit)
     mean = _block_law(release, Statistic.MEAN)
     block, width, shift = (np.asarray(noise[name], dtype=np.int64) for name in _PRODUCT_BLOCKS)
     noisy = block >= 0

@@ -171,9 +171,8 @@ def likely_changes(
     """
     refuse_incomparable(release, earlier)
     rows, old_rows = common_rows(release, earlier, statistic)
-    ends, old_ends = (
-        intervals_of_80_percent(each, statistic, own) for each, own in ((release, rows), (earlier, old_rows))
-    )
+    ends = intervals_of_80_percent(release, statistic, rows)
+    old_ends = intervals_of_80_percent(earlier, statistic, old_rows)
     if not len(rows) or ends is None or old_ends is None:
         return None
     upper = float(release.request.bound.upper) * release.request.factor(statistic)
