@@ -11,7 +11,7 @@ from trafficdp.binning.cells import resolution_holding
 from trafficdp.config.settings import Config
 from trafficdp.errors import TrafficdpError
 from trafficdp.mechanisms.names import AUTO, BASELINE
-from trafficdp.model import ContributionBound, Grid, SlotKind, Statistic
+from trafficdp.model import Grid, SlotKind, Statistic
 from trafficdp.planner.request import COUNTS_ALONE_PERCENT, COUNTS_PERCENT
 from trafficdp.privacy.loss import PureDP
 from trafficdp.query.arrangement import arranged_select, plain_form, read_group_by
@@ -65,15 +65,6 @@ class Question:
             mosaic=None,
         )
 
-    def bound(self, config: Config) -> ContributionBound:
-        """Return the clipping bound of speeds: the configured one, or the question's own ``speed_bound``.
-
-        Raises ConfigError for a bound that does not fit the speed step.
-        """
-        if self.options.speed_bound is None:
-            return config.map.bound
-        return replace(config.map.bound, upper=self.options.speed_bound)
-
     def answer_config(self, config: Config) -> Config:
         """Return the configuration whose map is the answer: the question's grid, statistics and epsilon."""
         settings, options, statistics = config.map, self.options, self.statistics
@@ -92,12 +83,15 @@ class Question:
             )
             for statistic in statistics
         }
+        bound = settings.bound
+        if options.speed_bound is not None:
+            bound = replace(bound, upper=options.speed_bound)
         # the intervals of BASELINE rest on a theorem
         named = {each: settings.mechanism.get(each, AUTO) for each in statistics}
         level, least = options.interval_level, options.min_vehicles
         changed = replace(
             settings,
-            bound=self.bound(config),
+            bound=bound,
             min_vehicles=settings.min_vehicles if least is None else least,
             interval_level=settings.interval_level if level is None else float(level),
             publish_counts=self.counts if config.relation.hides_presence else settings.publish_counts,

@@ -268,9 +268,8 @@ class ListBuilder:
             or each.order is None
             or not each.order.proves_nothing
             or self.atlas.has_several_slots
+            or each.chances is not None
         ):
-            return []
-        if each.chances is not None:
             return []
         rows = each.certain.rows
         if len(rows) > len(LONGEST_NAMES):
