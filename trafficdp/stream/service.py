@@ -230,17 +230,6 @@ class StreamWindow:
         np.add.at(held, self.rows["vehicle"], self.rows["count"])
         return held
 
-    def state(self) -> dict[str, IntArray]:
-        """Return all arrays of the window by name, for ``from_state``. Private: they hold exact sums."""
-        return {**self.rows, "seen_vehicle": self.seen_vehicle, "seen_time_us": self.seen_time_us}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, npt.NDArray[np.generic]]) -> StreamWindow:
-        """Return the window with the arrays ``state``, as the method of this name returned them."""
-        arrays = {name: np.array(values, dtype=np.int64) for name, values in state.items()}
-        rows = {name: arrays[name] for name in COLUMNS}
-        return cls(rows, arrays["seen_vehicle"], arrays["seen_time_us"])
-
 
 Arrays = dict[str, npt.NDArray[np.generic]]
 LEAD_US = 5 * MINUTE_US
@@ -521,7 +510,9 @@ class Stream:
             "moments": moments,
             "fates": self.fates,
             "newest_us": self.newest_us,
-            **{f"window_{name}": values for name, values in self.window.state().items()},
+            **{f"window_{name}": values for name, values in self.window.rows.items()},
+            "window_seen_vehicle": self.window.seen_vehicle,
+            "window_seen_time_us": self.window.seen_time_us,
         }
         kept: Arrays = {
             **{name: getattr(self, name).keys for name in NUMBERED},
@@ -545,7 +536,9 @@ class Stream:
         stream.clock_us, stream.closed = (int(each) for each in opened["moments"])
         stream.fates = np.array(opened["fates"], dtype=np.int64)
         stream.newest_us = np.array(opened["newest_us"], dtype=np.int64)
-        stream.window = StreamWindow.from_state(_part(opened, "window_"))
+        window = {name: np.array(own, dtype=np.int64) for name, own in _part(opened, "window_").items()}
+        rows = {name: window[name] for name in COLUMNS}
+        stream.window = StreamWindow(rows, window["seen_vehicle"], window["seen_time_us"])
         for name in NUMBERED:
             setattr(stream, name, Numbering(np.array(kept[name], dtype=np.int64)))
         for name in ACCOUNTS:

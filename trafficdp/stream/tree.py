@@ -116,8 +116,10 @@ class Tree:
         before = np.arange(length, dtype=np.int64)
         total = np.zeros(length, dtype=np.int64)
         # what stands last in the stream decides which nodes are ever reached
-        for j in range(self.heights(length)):
-            total += self._used(j, length)[before // self.arity**j]
+        ends, starts = self.edges(np.array(length), length)
+        for j, (end, start) in enumerate(zip(ends, starts, strict=True)):
+            used = self._used(j, length, int(end), int(start) // self.arity)
+            total += used[before // self.arity**j]
         return total
 
     def variance(self, at: IntArray, length: int) -> FloatArray:
@@ -171,8 +173,11 @@ class Tree:
             below = node
         return total
 
-    def _used(self, height: int, length: int) -> BoolArray:
-        """Return which nodes of ``height`` some running sum up to ``length`` uses, as a mask (nodes,)."""
+    def _used(self, height: int, length: int, last: int, above: int) -> BoolArray:
+        """Return which nodes of ``height`` some running sum up to ``length`` uses, as a mask (nodes,).
+
+        ``last`` and ``above`` are q_j and q_(j+1) of the sum of all.
+        """
         size = self.arity**height
         nodes = -(-length // size)
         number = np.arange(nodes, dtype=np.int64)
@@ -181,18 +186,11 @@ class Tree:
             child, middle = number % self.arity, self.shift
             # q_j exceeds the node's number at t = (i + 1) k^j - h (k^j - 1)/(k - 1); it is subtracted from
             # the t on at which q_(j+1) first reaches the parent's end
-            added = (child < middle) & (number < self._quotient(length, height))
-            above = self._quotient(length, height + 1)
+            added = (child < middle) & (number < last)
             return np.asarray(added | ((child > middle) & (number // self.arity < above)))
         if self.kind is TreeKind.AVERAGED:
             return np.asarray(number < whole)
         return np.asarray((number % self.arity != self.arity - 1) & (number < whole))
-
-    def _quotient(self, t: int, height: int) -> int:
-        quotient = t
-        for _ in range(height):
-            quotient = (quotient + self.shift) // self.arity
-        return quotient
 
 
 BINARY = Tree()
