@@ -76,7 +76,7 @@ class _Running:
     charge: LedgerReference
     reader: feeds.Reader
     placed: int
-    stream: Stream | None = None
+    stream: Stream
     generation: int = -1
     digest: str = GENESIS
     kept: tuple[int, ...] = ()
@@ -201,10 +201,7 @@ class LiveStream:
 
     @property
     def _stream(self) -> Stream:
-        stream = self._state.stream
-        if stream is None:
-            raise UsageError("the stream is not loaded", todo="call begin first")
-        return stream
+        return self._state.stream
 
     def _open(self, curator: Curator, *, running: bool = False) -> None:
         """Have in memory what the vault has, loaded unless it is there already."""
@@ -233,10 +230,11 @@ class LiveStream:
                 charge=LedgerReference(charge.sequence, charge.head_hash),
                 reader=feeds.Reader(frozen.grid, sums, self._config.sources, self.key),
                 placed=placed_publication_number(self._store, frozen.release_id),
+                stream=sums.stream(),
             )
         state = self._running
         name = state.specification.release_id
-        if state.stream is None or state.generation != vault_releases.generation_of(vault, name):
+        if state.generation != vault_releases.generation_of(vault, name):
             state.generation, parts = vault_releases.load_parts(vault, name)
             state.stream = stream_release.restored_stream(state.specification, parts)
             state.digest = parts["kept"]["digest"].tobytes().decode() if parts else GENESIS
@@ -248,7 +246,7 @@ class LiveStream:
         try:
             yield
         except BaseException:
-            self._state.stream = None
+            self._state.generation = -1
             raise
 
     def _ended(self, curator: Curator) -> bool:

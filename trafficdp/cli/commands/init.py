@@ -129,9 +129,6 @@ def _exists(path: Path) -> bool:
         return path.exists()
 
 
-# What a configuration of the IUDX pipeline says.
-
-
 SETTINGS = {
     "resolution": "resolution",
     "slot_kind": "slot",

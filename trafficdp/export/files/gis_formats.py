@@ -194,9 +194,6 @@ def _rgba(colour: str) -> str:
     return ",".join(str(int(colour[i : i + 2], 16)) for i in (1, 3, 5)) + ",255"
 
 
-# The files.
-
-
 def gpkg_bytes(release: Release) -> bytes:
     """Return the GeoPackage of ``release``."""
     import pyogrio

@@ -185,9 +185,6 @@ def outlines_shown(zones: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     return np.asarray(shown, dtype=object)
 
 
-# Where the hexagons lie in a drawing: their middles, and how much room there is around them.
-
-
 @dataclass(frozen=True)
 class Centres:
     """Middle of every cell in drawing units, shape (C,), and the radius of a circle that fits into it."""

@@ -363,12 +363,8 @@ def _columns(table: pd.DataFrame, statistic: Statistic, unit: SpeedUnit) -> dict
     column, stem = statistic.column(unit), statistic.stem
     if column + files_classes.READ_ENDS[0] not in table:
         return {"value": column, "low": f"{column}_low", "high": f"{column}_high"}
-    ends = {
-        "low": files_classes.READ_ENDS[0],
-        "high": files_classes.READ_ENDS[1],
-        "outer_low": files_classes.ENDS[0],
-        "outer_high": files_classes.ENDS[1],
-    }
+    names = ("low", "high", "outer_low", "outer_high")
+    ends = dict(zip(names, (*files_classes.READ_ENDS, *files_classes.ENDS), strict=True))
     compared = {each: f"{stem}_{each}_chance" for each in ("slower", "faster")}
     compared |= {"scheduled": f"{column}_scheduled"}
     compared |= {f"share{end}": f"{stem}_of_scheduled{end}" for end in ("", *files_classes.ENDS)}
