@@ -229,11 +229,9 @@ def _listed(
     for node, column in zip(list(select.expressions), bare, strict=True):
         name = _alias(node)
         if column is not None and not name:
-            stem = (
-                values.get(dialect.AnswerColumn(column.kind), "")
-                if column.end is not dialect.End.VALUE
-                else ""
-            )
+            stem = ""
+            if column.end is not dialect.End.VALUE:
+                stem = values.get(dialect.AnswerColumn(column.kind), "")
             name = (stem or dialect.default_name(column.kind, unit)) + column.end.value
         inner = node.this if isinstance(node, exp.Alias) else node
         digits = _digits(dialect.without_brackets(inner))

@@ -57,13 +57,14 @@ class Filter:
         """
         present = _present(period)
         hours = np.flatnonzero(week & present)
-        clauses = {tuple(sorted({place.area.hash for place in clause})): clause for clause in places}
+        unique = [{place.area.hash: place for place in clause} for clause in places]
+        clauses = {tuple(sorted(each)): each.values() for each in unique}
         return cls(
             period.first,
             period.last,
             Selection(
                 None if len(hours) == int(present.sum()) else tuple(hours.tolist()),
-                tuple(_sorted(clauses[key]) for key in sorted(clauses)),
+                tuple(tuple(sorted(clauses[key], key=lambda place: place.name)) for key in sorted(clauses)),
                 None if cells is None else tuple(sorted(cells)),
             ),
         )
@@ -96,10 +97,6 @@ def zones_of(grid: Grid) -> tuple[Place, ...]:
     if zones is None:
         return ()
     return tuple(Place(*each) for each in zip(zones.names, map(StudyArea, zones.shapes), strict=True))
-
-
-def _sorted(clause: tuple[Place, ...]) -> tuple[Place, ...]:
-    return tuple(sorted({place.area.hash: place for place in clause}.values(), key=lambda place: place.name))
 
 
 def _present(period: Period) -> Week:

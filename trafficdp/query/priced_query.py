@@ -184,17 +184,16 @@ class PricedQuery:
                 vault_ledger.require_analyst_budget(curator.vault, vehicle, loss, self.analyst)
             for each in new:
                 each.require_utility()
-        nothing = PureDP(0) if not new else type(new[0].require_plan().loss)(0)
+        loss_of = type(new[0].require_plan().loss) if new else PureDP
         notes: list[str] = []
         releases = [each.release(curator, self.analyst, notes) for each in found]
         for question, place in zip(self.questions, places, strict=True):
             session.keep(question.table, found[place].rows(question, releases[place]))
             notes += found[place].notes(question, releases[place])
         kept = tuple(release for release in releases if release is not None)
-        charged = type(nothing)(int(loss.max(initial=0)))
-        return query_answer.Answered(
-            self._arranged(session, kept), kept, charged, tuple(dict.fromkeys(notes)), self.config.grid.zones
-        )
+        charged = loss_of(int(loss.max(initial=0)))
+        rows = self._arranged(session, kept)
+        return query_answer.Answered(rows, kept, charged, tuple(dict.fromkeys(notes)), self.config.grid.zones)
 
     def _arranged(self, session: AnalystSession, kept: Sequence[Release]) -> pa.Table:
         try:

@@ -56,11 +56,6 @@ def source_facts(declaration: str, name: str, speed: str) -> privacy_disclosure.
     )
 
 
-# A frozen Allocation: all that is needed to draw the noise later, and only once, without planning again.
-#
-# With it, the Release that comes of it over all bins, withheld ones included.
-
-
 @dataclass(frozen=True)
 class ListedBins:
     """The G bins that a release lists, shape (G,) each: place, slot, exact vehicles and records."""

@@ -45,11 +45,9 @@ def stream(
         nonlocal shown
         newest[:] = [progress]
         if progress.publications > shown:
-            until = (
-                f"{minute_in_words(progress.as_of.isoformat(), zone)} ({zone})"
-                if progress.as_of
-                else "the beginning"
-            )
+            until = "the beginning"
+            if progress.as_of:
+                until = f"{minute_in_words(progress.as_of.isoformat(), zone)} ({zone})"
             output.say(
                 f"{progress.release_id}: publication {progress.publications}, records up to {until}; "
                 f"{progress.fates['accepted']:,} counted so far"
