@@ -108,7 +108,7 @@ def _read(hint: Hint, value: object, path: str) -> Json:
     if origin is None and isinstance(value, str):
         coded = _CODED.get(hint, coded)
     if coded is not None:
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError, LookupError):
             return coded.read(value)
     elif origin is Annotated:
         return _read(inner[0], value, path)

@@ -160,12 +160,12 @@ class ZCDP(Loss):
 
 LOSSES: dict[LossKind, type[Loss]] = {LossKind.PURE: PureDP, LossKind.ZCDP: ZCDP}
 """The losses of each kind: ``LOSSES[kind](pico)``."""
+_LOSS_OF = {kind.quantity: loss_of for kind, loss_of in LOSSES.items()}
 
 
 def _read_loss(text: str) -> Loss:
     quantity, _, number = str(text).partition(" ")
-    (kind,) = [each for each in LossKind if each.quantity == quantity]
-    return LOSSES[kind].of(number)
+    return _LOSS_OF[quantity].of(number)
 
 
 LOSS_TEXT = Coded(lambda loss: f"{loss.kind.quantity} {loss}", _read_loss)

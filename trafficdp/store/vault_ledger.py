@@ -247,8 +247,10 @@ _ADD_TO_MONTH = (
 
 def _calendar(vault: Vault) -> str | None:
     """Return the time zone whose calendar ceilings of the store's promise follow, None where none does."""
-    policies = [budget.Promise.from_facts(row.facts).policy for row in promises(vault)[-1:]]
-    return next((policy.time_zone for policy in policies if policy.periodic), None)
+    if not (found := promises(vault)):
+        return None
+    policy = budget.Promise.from_facts(found[-1].facts).policy
+    return policy.time_zone if policy.periodic else None
 
 
 def _months_are_kept(vault: Vault, time_zone: str) -> bool:
