@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.arrays import BoolArray, FloatArray, IntArray, run_starts
+from trafficdp.arrays import BoolArray, CellArray, FloatArray, IntArray, run_starts
 from trafficdp.errors import DataError, UsageError
-from trafficdp.model.counts import Counts, unique_by_counting
+from trafficdp.model.counts import Counts, distinct_bins, unique_by_counting
 from trafficdp.model.speed import ContributionBound
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Contributions:
     def from_rows(
         cls,
         *,
-        cell: npt.NDArray[np.uint64],
+        cell: CellArray,
         slot: IntArray,
         vehicle: IntArray,
         count: IntArray,
@@ -120,9 +120,7 @@ class Contributions:
         return cls(counts, total.astype(np.int64, copy=False), squares, vehicles, bound)
 
     @classmethod
-    def for_declared_grid(
-        cls, cell: npt.NDArray[np.uint64], slot: IntArray, bound: ContributionBound
-    ) -> Contributions:
+    def for_declared_grid(cls, cell: CellArray, slot: IntArray, bound: ContributionBound) -> Contributions:
         """Return sums of 0 for one possible vehicle in every declared bin, where nothing about vehicles is
         public.
 
@@ -163,7 +161,7 @@ class Contributions:
         )
         return Contributions(counts, total, squares, self.vehicle, self.bound)
 
-    def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Contributions:
+    def merged(self, cell: CellArray, slot: IntArray) -> Contributions:
         """Return the contributions added up over larger bins, exactly.
 
         ``cell`` and ``slot`` (G,) name the larger bin of each bin. Only where counts are public: a sum of
@@ -186,12 +184,10 @@ class Contributions:
         if self.bound != later.bound:
             raise UsageError("contributions under two speed bounds cannot be put together")
         sides = (self, later)
-        cell = np.concatenate([each.counts.cell for each in sides])
-        slot = np.concatenate([each.counts.slot for each in sides])
-        order = np.lexsort((slot, cell))
-        new = run_starts(cell[order], slot[order])
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[order] = np.cumsum(new) - 1
+        cell, slot, rank = distinct_bins(
+            np.concatenate([each.counts.cell for each in sides]),
+            np.concatenate([each.counts.slot for each in sides]),
+        )
         vehicle = np.union1d(self.vehicle, later.vehicle)
         users = len(vehicle)
         old, fresh = (
@@ -213,9 +209,9 @@ class Contributions:
 
         pair = np.insert(old, place[~known], fresh[~known])
         counts = Counts(
-            cell=cell[order][new],
-            slot=slot[order][new],
-            users_per_bin=np.bincount(pair // max(users, 1), minlength=np.count_nonzero(new)),
+            cell=cell,
+            slot=slot,
+            users_per_bin=np.bincount(pair // max(users, 1), minlength=len(cell)),
             user_index=pair % users if users else pair,
             count=together(self.counts.count, later.counts.count),
             users=users,
@@ -304,15 +300,15 @@ class SensitiveInputs:
         read = self.read_samples
         return SensitiveInputs(self.contributions.select(keep), lambda: read().select(keep), self.recorded)
 
-    def zeroed(self) -> SensitiveInputs:
-        """Return inputs with the same counts whose values are all 0, to rehearse a release."""
-        known = self.contributions
+    @classmethod
+    def zeros(cls, known: Contributions) -> SensitiveInputs:
+        """Return inputs with the counts of ``known`` whose values are all 0, to rehearse a release."""
 
-        def zeros() -> Samples:
+        def samples() -> Samples:
             value = np.zeros(int(known.counts.count.sum()), dtype=np.int64)
             return Samples(known.counts, value, known.vehicle, known.bound)
 
-        return SensitiveInputs(known.zeroed(), zeros)
+        return cls(known.zeroed(), samples)
 
 
 @dataclass(frozen=True, repr=False)

@@ -116,7 +116,10 @@ class Workspace:
         if resolution is not None:
             grid, settings = grid.with_resolution(resolution), replace(settings, adaptive=None)
         if slot_kind is not None:
-            grid = replace(grid, slot_kind=_slot_kind(slot_kind))
+            known = [kind.value for kind in SlotKind]
+            if slot_kind not in known:
+                raise UsageError("unknown slot", got=repr(str(slot_kind)), expected=", ".join(known))
+            grid = replace(grid, slot_kind=SlotKind(slot_kind))
         if min_vehicles is not None:
             integer_between(1, LARGEST_MIN_VEHICLES, min_vehicles=min_vehicles)
             settings = replace(settings, min_vehicles=min_vehicles)
@@ -508,11 +511,3 @@ def open_workspace(
     if create:
         create_store(folder, key_file, wait=wait, only_if_missing=True)
     return workspace
-
-
-def _slot_kind(slot_kind: SlotKind | str) -> SlotKind:
-    try:
-        return SlotKind(slot_kind)
-    except ValueError as error:
-        known = ", ".join(kind.value for kind in SlotKind)
-        raise UsageError("unknown slot", got=repr(str(slot_kind)), expected=known) from error

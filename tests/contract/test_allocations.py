@@ -92,8 +92,8 @@ def test_sharp_accountings_use_nearly_all_of_the_request(
     request = request_for(bound_of(60, "1/10"), epsilon, statistics, accounting)
     allocation = allocate(counts_of(table), request)
     # a charge is a whole number of 10^-9, so that requests of 10^-6 may lose a thousandth
-    least = Fraction(999, 1000) * request.loss.epsilon - Fraction(2, 10**9)
-    assert least <= allocation.loss.epsilon
+    least = Fraction(999, 1000) * request.loss.exact - Fraction(2, 10**9)
+    assert least <= allocation.loss.exact
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
     request = request_for(bound_of(60), epsilon, statistics)
     allocation = allocate(counts_of(table), request)
     worst = {
-        accounting.name: accounting.worst_relative_scale(float(request.loss.epsilon), request.tolerance)
+        accounting.name: accounting.worst_relative_scale(float(request.loss.exact), request.tolerance)
         for accounting in allocation.accountings
     }
     assert worst["equal"] <= worst["exact"] * (1 + 1e-12)
@@ -142,7 +142,7 @@ def test_each_accounting_is_no_worse_than_the_one_before_and_the_best_is_chosen(
 @given(table=tables, statistics=sets, epsilon=epsilons)
 def test_no_accounting_claims_less_than_its_scales_cost(counts_of, bound_of, table, statistics, epsilon):
     counts, bound = counts_of(table), bound_of(60, "1/10")
-    claimed = float(PureDP.of(epsilon).epsilon)
+    claimed = float(PureDP.of(epsilon).exact)
     for accounting in laplace_accountings(counts, bound, {s: TOLERANCES[s] for s in statistics}):
         event = CalibratedLaplace.of(accounting.noise(claimed)).event()
         charged = event.loss.pico / 1e12
@@ -196,7 +196,7 @@ def test_the_worst_error_falls_with_epsilon_and_grows_with_the_speed_bound(
         request = request_for(bound_of(upper, "1/10"), epsilon, statistics, accounting)
         every = all_accountings(counts, request.bound, request.tolerance, accounting=accounting)
         (own,) = (each for each in every if each.name == accounting)
-        return own.worst_relative_scale(float(request.loss.epsilon), request.tolerance)
+        return own.worst_relative_scale(float(request.loss.exact), request.tolerance)
 
     assert worst(60, "2") <= worst(60, "1") * (1 + 1e-9)
     assert worst(30, "1") <= worst(60, "1") * (1 + 1e-9)

@@ -180,7 +180,7 @@ def test_one_bin_costs_what_was_asked(mechanism, statistic, epsilon, larger_city
         # never more, in whole charges of 10^-9
         assert int(event.loss.pico) <= round(epsilon * 1e12) + 1_000
         # a mechanism may decline a bin in public, at no cost
-        assert float(event.loss.epsilon) >= epsilon * 0.5 or event.loss.pico == 0
+        assert float(event.loss.exact) >= epsilon * 0.5 or event.loss.pico == 0
         absent = np.setdiff1d(np.arange(counts.users), counts.user_index)
         assert np.all(event.loss_per_user[absent] == 0)
 

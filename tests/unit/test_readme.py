@@ -308,14 +308,14 @@ def test_every_other_number_of_which_epsilon_is_recomputed(austin, pages):
     config, facts = austin.city.config, austin.facts[7]
     status = austin.city.status()
     counts = austin.plans[7].allocation.counts
-    epsilon, upper = float(config.loss.epsilon), float(config.map.bound.upper)
+    epsilon, upper = float(config.loss.exact), float(config.map.bound.upper)
     both, free = (austin.with_variances(5, upper * each).allocation for each in (1, 1.5))
     assert both.chosen_accounting.name == free.chosen_accounting.name == "equal"
     scales = both.chosen_accounting.scales(epsilon)
     assert _text(free.chosen_accounting.scales(epsilon)[Statistic.MEAN].max()) == "1.5"
     computed = {
         "2.72": _text(math.exp(1)),
-        "54.6": _text(math.exp(float(config.loss.epsilon))),
+        "54.6": _text(math.exp(float(config.loss.exact))),
         "115,088": f"{status.records:,}",
         "247": str(int(np.count_nonzero(counts.bins_per_user))),
         "30": str(config.map.bound.upper),

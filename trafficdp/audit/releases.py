@@ -155,7 +155,7 @@ def stream_release(bound: model.ContributionBound, loss: PureDP) -> AuditedRelea
         near, far = (np.abs(drawn - sums) for sums in beneath)
         return np.asarray(((far - near) / scale).sum(axis=1))
 
-    return AuditedRelease("release_stream", float(allowance.loss(2).epsilon), outputs, pairs)
+    return AuditedRelease("release_stream", float(allowance.loss(2).exact), outputs, pairs)
 
 
 def quantile_release(name: str, bound: model.ContributionBound, loss: Loss, delta: float) -> AuditedRelease:

@@ -119,7 +119,7 @@ class Nodes:
         np.add.at(touched, moments.support.user, moments.count * per_record[moments.support.coordinate])
         scales = [map(Fraction, each) for each in np.unique(self.scale[rows], axis=0).tolist()]
         price = max((exact_price(moments.steps, *each) for each in scales), default=Fraction(0))
-        if int(touched.max(initial=0)) * price > charge.epsilon:
+        if int(touched.max(initial=0)) * price > charge.exact:
             raise AllocationError(
                 "a stream's records would cost a vehicle more than it was charged",
                 todo="report it: the stream's account and the noise of its nodes disagree",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.arrays import BoolArray, FloatArray, IndexArray, IntArray, run_starts
+from trafficdp.arrays import BoolArray, CellArray, FloatArray, IndexArray, IntArray, run_starts
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -168,6 +168,19 @@ def _require_keys(key: IndexArray, size: int) -> None:
         raise IndexError(f"a key is not in 0..{size - 1}")
 
 
+def distinct_bins(cell: CellArray, slot: IntArray) -> tuple[CellArray, IntArray, IntArray]:
+    """Return cell and slot of the different bins, by cell, then slot, and which of them each bin is.
+
+    ``cell`` and ``slot`` have shape (n,).
+    """
+    order = np.lexsort((slot, cell))
+    cells, slots = cell[order], slot[order]
+    new = run_starts(cells, slots)
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return cells[new], slots[new], number
+
+
 def largest_two(
     values: npt.NDArray[Any], group: IndexArray, groups: int
 ) -> tuple[npt.NDArray[Any], IntArray, npt.NDArray[Any]]:
@@ -206,7 +219,7 @@ class Counts:
     Papers: m_l of 003; G bins, L users.
     """
 
-    cell: npt.NDArray[np.uint64]
+    cell: CellArray
     slot: IntArray
     users_per_bin: IntArray
     user_index: IndexArray
@@ -225,7 +238,7 @@ class Counts:
             object.__setattr__(self, "user_index", self.user_index.astype(np.int32, copy=False))
 
     @classmethod
-    def for_declared_grid(cls, cell: npt.NDArray[np.uint64], slot: IntArray) -> Counts:
+    def for_declared_grid(cls, cell: CellArray, slot: IntArray) -> Counts:
         """Return the counts to plan with where none are public: one vehicle with one record in every bin.
 
         ``cell`` and ``slot`` (G,) are the declared bins. The loss of this vehicle, which visits them all,
@@ -249,7 +262,7 @@ class Counts:
         return np.repeat(value, self.users_per_bin)
 
     @cached_property
-    def cells(self) -> npt.NDArray[np.uint64]:
+    def cells(self) -> CellArray:
         """The different cells, rising, shape (C,)."""
         return self.cell[run_starts(self.cell)]
 
@@ -321,21 +334,17 @@ class Counts:
             )
         return self._selected[chosen]
 
-    def merged(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> Merging:
+    def merged(self, cell: CellArray, slot: IntArray) -> Merging:
         """Return the counts after bins are merged: bin g becomes part of the bin (``cell[g]``, ``slot[g]``).
 
         Both have shape (G,). Bins of the result are the different pairs, sorted by cell, then slot; counts of
         a user in bins that become one are added. User positions stay.
         """
-        order = np.lexsort((slot, cell))
-        new = run_starts(cell[order], slot[order])
-        bin_of = np.empty(len(order), dtype=np.int64)
-        bin_of[order] = np.cumsum(new) - 1
-        bins, users, pair_of = number_pairs(self.per_pair(bin_of), self.user_index, len(order), self.users)
+        cells, slots, bin_of = distinct_bins(cell, slot)
+        bins, users, pair_of = number_pairs(self.per_pair(bin_of), self.user_index, len(bin_of), self.users)
         count = np.zeros(len(bins), dtype=np.int64)
         np.add.at(count, pair_of, self.count)
-        per_bin = np.bincount(bins, minlength=np.count_nonzero(new))
-        counts = Counts(cell[order][new], slot[order][new], per_bin, users, count, self.users)
+        counts = Counts(cells, slots, np.bincount(bins, minlength=len(cells)), users, count, self.users)
         return Merging(counts, bin_of, pair_of)
 
     def matrix(self, value: FloatArray | IntArray, row: IndexArray, rows: int) -> sparse.csc_matrix:
@@ -365,7 +374,7 @@ class Visits:
     (bin, user) pair belongs to.
     """
 
-    cell: npt.NDArray[np.uint64]
+    cell: CellArray
     of_bin: IntArray
     place: IntArray
     user: IntArray

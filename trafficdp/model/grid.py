@@ -502,17 +502,17 @@ class Grid:
         coarsest, finest = min(self.resolutions), max(self.resolutions)
         return f"H3 hexagons of resolution {finest if coarsest == finest else f'{coarsest} to {finest}'}"
 
-    def spelled(self, cells: npt.NDArray[np.uint64]) -> list[str]:
+    def spelled(self, cells: CellArray) -> list[str]:
         """Return the text that tables have for every place: H3's hexadecimal digits, or a zone's number."""
         form = "x" if self.zones is None else "d"
         return [format(cell, form) for cell in cells.tolist()]
 
-    def read_spelled(self, texts: Iterable[str]) -> npt.NDArray[np.uint64]:
+    def read_spelled(self, texts: Iterable[str]) -> CellArray:
         """Return the places whose ``spelled`` texts are ``texts``. Raises ValueError for any other text."""
         base = 16 if self.zones is None else 10
         return np.array([int(text, base) for text in texts], dtype=np.uint64)
 
-    def may_publish(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> BoolArray:
+    def may_publish(self, cell: CellArray, slot: IntArray) -> BoolArray:
         """Return for every bin whether the map may have a number for it, shape (G,).
 
         True for all bins, or on a map of several resolutions for the bins of its mosaic.

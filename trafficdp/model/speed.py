@@ -20,9 +20,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-import numpy.typing as npt
 
-from trafficdp.arrays import FloatArray, IntArray
+from trafficdp.arrays import CellArray, FloatArray, IntArray
 from trafficdp.errors import ConfigError, StoreDamagedError
 from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.json_codec import Coded, Text
@@ -79,20 +78,18 @@ def parse_speed_unit(text: object, *, where: str) -> SpeedUnit:
 
 
 FORMATS = (
-    *(
-        "csv",
-        "parquet",
-        "gpkg",
-        "json",
-        "xml",
-        "gtfs_rt",
-        "gtfs_rt_csv",
-        "tides",
-        "mds",
-        "iudx",
-        "siri",
-        "nextbus",
-    ),
+    "csv",
+    "parquet",
+    "gpkg",
+    "json",
+    "xml",
+    "gtfs_rt",
+    "gtfs_rt_csv",
+    "tides",
+    "mds",
+    "iudx",
+    "siri",
+    "nextbus",
 )
 """csv and parquet read gz and GeoParquet too; gtfs_rt is protobuf, gtfs_rt_csv its flattened archive; siri is
 XML or JSON."""
@@ -505,11 +502,11 @@ class PlaceSpeeds:
     """
 
     source: Knowledge
-    cell: npt.NDArray[np.uint64]
+    cell: CellArray
     slot: IntArray | None
     speed: FloatArray
 
-    def speeds_of_bins(self, cell: npt.NDArray[np.uint64], slot: IntArray) -> FloatArray:
+    def speeds_of_bins(self, cell: CellArray, slot: IntArray) -> FloatArray:
         """Return the known speed of each bin (``cell``, ``slot``), shape (G,); NaN where none is known."""
         import pandas as pd
 
@@ -535,9 +532,7 @@ class KnownSpeeds:
     speed: Annotated[FloatArray, Coded(_or_null, partial(np.array, dtype=np.float64))]
 
     @classmethod
-    def of(
-        cls, sources: Sequence[PlaceSpeeds], cell: npt.NDArray[np.uint64], slot: IntArray
-    ) -> KnownSpeeds | None:
+    def of(cls, sources: Sequence[PlaceSpeeds], cell: CellArray, slot: IntArray) -> KnownSpeeds | None:
         """Return the speeds that ``sources`` know of the bins (``cell``, ``slot``); None without a source.
 
         ``cell`` and ``slot`` have shape (G,).

@@ -78,8 +78,7 @@ def upper_tail(x: Decimal) -> tuple[Decimal, Decimal]:
 class ApproxDP:
     """(epsilon, delta)-differential privacy: epsilon as an integer of 10^-12, delta as a fraction.
 
-    Two losses of one user add by basic composition: both parts add. They are not ordered: neither part
-    alone says which is the stronger promise.
+    They are not ordered: neither part alone says which is the stronger promise.
     Raises UsageError unless pico >= 0 and 0 <= delta <= 1.
     """
 
@@ -98,12 +97,6 @@ class ApproxDP:
     def epsilon(self) -> Fraction:
         """Epsilon as an exact fraction."""
         return Fraction(self.pico, PICO)
-
-    def __add__(self, other: ApproxDP) -> ApproxDP:
-        # kinds of loss never add up without a named conversion (privacy.conversion)
-        if not isinstance(other, ApproxDP):
-            return NotImplemented
-        return ApproxDP(self.pico + other.pico, min(Fraction(1), self.delta + other.delta))
 
     def __str__(self) -> str:
         return f"({decimal_text(self.pico)}, {float(self.delta):.6g})"
@@ -135,7 +128,7 @@ _WIDER, _DISCRETE = Decimal(10) ** -9, Decimal(10) ** -30
 
 def pure_to_zcdp(loss: PureDP) -> ZCDP:
     """Return eps^2/2: eps-DP implies (eps^2/2)-zCDP (Bun, Steinke 2016, Proposition 1.4)."""
-    return ZCDP.at_least(loss.epsilon**2 / 2)
+    return ZCDP.at_least(loss.exact**2 / 2)
 
 
 def zcdp_to_approx_simple(loss: ZCDP, delta: str | float | Decimal | Fraction) -> ApproxDP:
@@ -145,7 +138,7 @@ def zcdp_to_approx_simple(loss: ZCDP, delta: str | float | Decimal | Fraction) -
     """
     exact = delta_of(delta)
     with localcontext(CONTEXT):
-        rho, log_delta = _decimal(loss.rho), _decimal(exact).ln()
+        rho, log_delta = _decimal(loss.exact), _decimal(exact).ln()
         return _approx(rho + 2 * (-rho * log_delta).sqrt(), exact)
 
 
@@ -160,10 +153,10 @@ def zcdp_to_approx(loss: ZCDP, delta: str | float | Decimal | Fraction) -> Appro
     exact = delta_of(delta)
     if loss.pico == 0:
         return ApproxDP(0, exact)
-    order = _best_order(float(loss.rho), log(exact.denominator) - log(exact.numerator))
+    order = _best_order(float(loss.exact), log(exact.denominator) - log(exact.numerator))
     with localcontext(CONTEXT):
         a = 1 + Decimal(order)
-        rho, log_delta = _decimal(loss.rho), _decimal(exact).ln()
+        rho, log_delta = _decimal(loss.exact), _decimal(exact).ln()
         epsilon = a * rho - (log_delta + a.ln()) / (a - 1) + (1 - 1 / a).ln()
         tight = _approx(epsilon, exact)
     # the simple formula never wins; the search might stop early
@@ -247,7 +240,7 @@ def approx_to_rho(target: ApproxDP, relation: NeighbouringRelation) -> ZCDP:
 def _keeps_to(loss: ZCDP, pico: int, delta: Fraction) -> bool:
     """Whether ``loss``, all of it Gaussian, is within ``pico`` 10^-12 of epsilon at ``delta``."""
     with localcontext(CONTEXT):
-        mu, epsilon = (2 * _decimal(loss.rho) * (1 + _WIDER)).sqrt(), Decimal(pico) / PICO - _DISCRETE
+        mu, epsilon = (2 * _decimal(loss.exact) * (1 + _WIDER)).sqrt(), Decimal(pico) / PICO - _DISCRETE
         return _gaussian_delta(mu, epsilon) * (1 + _DISCRETE) <= _decimal(delta)
 
 

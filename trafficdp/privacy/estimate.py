@@ -152,6 +152,10 @@ POSTERIOR_SHARES = {
 and shares of it where a timetable is known. Of a variance only POSTERIOR_ENDS."""
 
 
+ARRAYS = ("value", "low", "high", "noise_scale", "expected_error", "status")
+"""The fields of an Estimate that every one has, an array each."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """One statistic over all bins of a release; arrays of shape (G,), in ``bound.unit`` to its power.
@@ -181,8 +185,7 @@ class Estimate:
 
     def of(self, rows: IntArray) -> Estimate:
         """Return the estimate of the bins at positions ``rows``, in that order; a position may repeat."""
-        numbers = ("value", "low", "high", "noise_scale", "expected_error", "status")
-        taken = {name: getattr(self, name)[rows] for name in numbers}
+        taken = {name: getattr(self, name)[rows] for name in ARRAYS}
         noise, posterior = (
             {name: own[rows] for name, own in each.items()} for each in (self.noise, self.posterior)
         )

@@ -136,11 +136,6 @@ class PureDP(Loss):
     __slots__ = ()
     kind = LossKind.PURE
 
-    @property
-    def epsilon(self) -> Fraction:
-        """Epsilon as an exact fraction."""
-        return self.exact
-
 
 class ZCDP(Loss):
     """Rho of zero-concentrated differential privacy.
@@ -151,11 +146,6 @@ class ZCDP(Loss):
 
     __slots__ = ()
     kind = LossKind.ZCDP
-
-    @property
-    def rho(self) -> Fraction:
-        """Rho as an exact fraction."""
-        return self.exact
 
 
 LOSSES: dict[LossKind, type[Loss]] = {LossKind.PURE: PureDP, LossKind.ZCDP: ZCDP}

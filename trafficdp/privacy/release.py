@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trafficdp.arrays import FloatArray, IntArray
+from trafficdp.arrays import CellArray, FloatArray, IntArray
 from trafficdp.model import grid as model_grid
 from trafficdp.model.json_codec import as_json, from_json
 from trafficdp.model.speed import QUANTILES, MapRequest, SpeedUnit, Statistic
@@ -59,7 +59,7 @@ class Release:
     created_at: datetime
     grid: model_grid.Grid
     request: MapRequest
-    cell: npt.NDArray[np.uint64]
+    cell: CellArray
     slot: IntArray
     status: npt.NDArray[np.object_]
     place: npt.NDArray[np.object_]
@@ -266,16 +266,6 @@ def statistic_columns(estimate: privacy_estimate.Estimate, request: MapRequest) 
 # A release as JSON and Arrow, and back, without losing a bit.
 
 
-_ARRAYS = (
-    "value",
-    "low",
-    "high",
-    "noise_scale",
-    "expected_error",
-    "status",
-)
-
-
 def encode(release: Release) -> tuple[dict[str, Any], bytes]:
     """Return ``release`` as JSON facts and the bytes of an Arrow IPC stream with its rows.
 
@@ -288,7 +278,7 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         "request": as_json(release.request),
         "statistics": [statistic.value for statistic in release.estimates],
         "slots": [[slot, x.label, x.start, x.end] for slot, x in sorted(release.slots.items())],
-        "ledger": {"sequence": release.ledger.sequence, "head_hash": release.ledger.head_hash},
+        "ledger": as_json(release.ledger),
         "disclosure": as_json(release.disclosure),
     }
     columns: dict[str, Any] = {
@@ -301,7 +291,7 @@ def encode(release: Release) -> tuple[dict[str, Any], bytes]:
         if counts is not None:
             columns[name] = pa.array(counts, pa.int64())
     for statistic, estimate in release.estimates.items():
-        for name in _ARRAYS:
+        for name in privacy_estimate.ARRAYS:
             values = getattr(estimate, name)
             columns[f"{statistic.value}:{name}"] = pa.array(list(values) if name == "status" else values)
         for name, values in {**estimate.noise, **estimate.posterior}.items():
@@ -347,7 +337,7 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
                 (*privacy_estimate.POSTERIOR_SPEEDS, *privacy_estimate.POSTERIOR_SHARES),
             )
         )
-        own: dict[str, Any] = {name: columns[f"{statistic.value}:{name}"] for name in _ARRAYS}
+        own: dict[str, Any] = {name: columns[f"{statistic.value}:{name}"] for name in privacy_estimate.ARRAYS}
         estimates[statistic] = privacy_estimate.Estimate(
             statistic=statistic, noise=noise, posterior=posterior, **own
         )
@@ -364,6 +354,6 @@ def decode(facts: Mapping[str, Any], arrays: bytes) -> Release:
         records=columns.get("records"),
         estimates=estimates,
         slots={slot: SlotFacts(label, start, end) for slot, label, start, end in facts["slots"]},
-        ledger=LedgerReference(facts["ledger"]["sequence"], facts["ledger"]["head_hash"]),
+        ledger=from_json(LedgerReference, facts["ledger"]),
         disclosure=from_json(Disclosure, facts["disclosure"]),
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ from trafficdp.privacy.budget import Analyst, ChangedFact, Promise, checked_reas
 from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
 from trafficdp.release import publication
-from trafficdp.release.specification import ListedBins, Specification, assemble_release, numbers_digest
+from trafficdp.release.specification import ListedBins, Specification, assemble_release
 from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, remove_leftovers, require_head, store_failures
@@ -52,11 +52,6 @@ def refuse_imported_samples() -> Samples:
         "this store holds sums from a cluster, and the mechanism needs every single speed",
         todo='choose another mechanism, such as "baseline", or ingest the files into a store of records',
     )
-
-
-def refuse_samples() -> NoReturn:
-    """Raise TypeError: the reader of single values in a rehearsal, which may read none."""
-    raise TypeError("a rehearsal reads no value")
 
 
 # What was measured is kept as it was drawn: answers are noisy and paid for, so they may lie wherever the
@@ -443,13 +438,7 @@ class Curator:
                 IndexedRelease(
                     release_id=release.id,
                     data_version=specification.data_version,
-                    numbers_sha256=numbers_digest(
-                        specification.grid,
-                        specification.request,
-                        specification.cell,
-                        specification.slot,
-                        specification.calibrated,
-                    ),
+                    numbers_sha256=specification.numbers_sha256,
                     area_sha256=specification.grid.area.hash,
                     of_question=specification.disclosure.identity.question is not None,
                     of_everything=specification.grid.selection.everything,
@@ -516,7 +505,7 @@ class Curator:
         check_steps(calibrated.steps(), loss)
         policy = vault_ledger.promise_in_force(self.vault).policy
         hidden = policy.relation.hides_presence
-        silent = SensitiveInputs(contributions, refuse_samples).zeroed()
+        silent = SensitiveInputs.zeros(contributions)
         if hidden:
             # who was where is not read either: one record stands for all, and what is public is as large
             one = Contributions.for_declared_grid(counts.cell[:1], counts.slot[:1], contributions.bound)

@@ -24,7 +24,7 @@ from trafficdp.privacy.release import Release
 from trafficdp.release.curator import Curator
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import CELLS
-from trafficdp.release.specification import Specification, asks_for_same_numbers, numbers_digest
+from trafficdp.release.specification import Specification, numbers_digest
 from trafficdp.store import vault_releases
 from trafficdp.store.vault_fixes import DataVersion
 
@@ -41,9 +41,7 @@ def earlier_release(
     same = {"data_version": version.name, "numbers_sha256": digest}
     for name in vault_releases.find_published(curator.vault, same):
         specification = curator.specification_of(name)
-        if specification.data_version == version.name and asks_for_same_numbers(
-            specification, grid, allocation
-        ):
+        if specification.data_version == version.name and specification.numbers_sha256 == digest:
             return name
     return None
 

@@ -156,6 +156,11 @@ class Specification:
         """The neighbouring relation under which the release is private."""
         return model.NeighbouringRelation(self.disclosure.unit.neighbouring_relation)
 
+    @property
+    def numbers_sha256(self) -> str:
+        """``numbers_digest`` of what is specified."""
+        return numbers_digest(self.grid, self.request, self.cell, self.slot, self.calibrated)
+
     def bins_kept(self, counts: model.Counts) -> BoolArray:
         """Return which bins of ``counts`` get numbers, shape (G,).
 
@@ -335,22 +340,6 @@ def specification_without_bins(
     )
 
 
-def asks_for_same_numbers(specification: Specification, grid: model.Grid, allocation: Allocation) -> bool:
-    """Return whether ``specification`` would release the numbers of ``allocation`` on ``grid``.
-
-    Equal are the grid, the request, the bins in their order and the mechanism with its noise scales; the
-    version of the data is not compared. From public facts alone.
-    """
-    request, kept = allocation.request, allocation.counts
-    return (
-        specification.grid.key == grid.key
-        and specification.request == request.map_request
-        and np.array_equal(specification.cell, kept.cell)
-        and np.array_equal(specification.slot, kept.slot)
-        and specification.calibrated == allocation.calibrated.to_facts()
-    )
-
-
 def numbers_digest(
     grid: model.Grid,
     request: model.MapRequest,
@@ -358,10 +347,10 @@ def numbers_digest(
     slot: IntArray,
     calibrated: Mapping[str, Any],
 ) -> str:
-    """Return the SHA-256 (hexadecimal) of what ``asks_for_same_numbers`` compares: equal where that holds.
+    """Return the SHA-256 (hexadecimal) of all that decides the numbers of a release but the data.
 
-    ``cell`` and ``slot`` (G,) are the bins, whose order counts; ``calibrated`` is what the mechanism's
-    ``to_facts`` returns. From public facts alone.
+    That is the grid, the request, the bins ``cell`` and ``slot`` (G,) in their order, and ``calibrated``, the
+    mechanism with its noise scales as its ``to_facts`` returns it. From public facts alone.
     """
     facts = {
         "grid": grid.key,

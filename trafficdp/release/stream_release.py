@@ -189,7 +189,7 @@ def _check_budget(curator: Curator, policy: BudgetPolicy, epsilon: PureDP, at: d
     windows = policy.windows(at)
     could = PureDP(int(remaining_loss(windows, [nobody] * len(windows))[0]))
     if epsilon > could:
-        raise InsufficientBudgetError(remaining=could.epsilon, requested=epsilon.epsilon)
+        raise InsufficientBudgetError(remaining=could.exact, requested=epsilon.exact)
     # no vehicle yet: this looks at the clock
     vault_ledger.require_budget(curator.vault, nobody[:0], nobody[:0], policy, at)
 

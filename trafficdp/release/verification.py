@@ -356,7 +356,8 @@ class _ExaminedRelease(Examined):
     def _data_version(self) -> str | None:
         pinned, (name, history) = self._specification, self._data_now
         if name != pinned.data_version:
-            return self._forgotten() or "other data than was charged"
+            self._require_nothing_forgotten()
+            return "other data than was charged"
         if history != stated_history(self._curator.vault, pinned.ingest_id):
             return "other files, or another number of records, than were ingested"
         return None
@@ -404,6 +405,8 @@ class _ExaminedRelease(Examined):
         """Every vehicle's loss by the vault's counts and the published calibrated mechanism."""
         import pandas as pd
 
+        if not self._declared:
+            self._require_nothing_forgotten()
         contributions = self._contributions
         counts = contributions.counts
         table = MEASUREMENTS if self._declared else MECHANISM
@@ -434,23 +437,20 @@ class _ExaminedRelease(Examined):
         return dict(zip(contributions.vehicle.tolist(), losses.tolist(), strict=True))
 
     def _losses(self) -> str | None:
-        if not self._declared and (forgotten := self._forgotten()):
-            return forgotten
         recomputed = self._recomputed_losses
         vehicle, charged = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
         account = dict(zip(vehicle.tolist(), charged.tolist(), strict=True))
         undercharged = sum(loss > account.get(name, 0) for name, loss in recomputed.items())
         return f"{undercharged} vehicles lose more than they were charged" if undercharged else None
 
-    def _forgotten(self) -> str | None:
-        """Why nothing can be recomputed from the records, where vehicles were forgotten since the charge."""
-        if self._data_now[0] == self._specification.data_version:
-            return None
-        return intake.forgotten_since(self._ledger, self._charge.sequence)
+    def _require_nothing_forgotten(self) -> None:
+        """Raise VerificationError where vehicles of the data were forgotten since the charge."""
+        if self._data_now[0] != self._specification.data_version:
+            forgotten = intake.forgotten_since(self._ledger, self._charge.sequence)
+            if forgotten is not None:
+                raise VerificationError(forgotten)
 
     def _epsilon(self) -> str | None:
-        if not self._declared and (forgotten := self._forgotten()):
-            return forgotten
         recomputed = self._recomputed_losses
         largest = decimal_text(max(recomputed.values(), default=0))
         guarantee = from_json(Guarantee, self._manifest["guarantee"])
@@ -465,6 +465,7 @@ class _ExaminedRelease(Examined):
     @cached_property
     def _replayed(self) -> tuple[Replayed, Release]:
         """The release made again from the records and the answers that were kept: every draw is known."""
+        self._require_nothing_forgotten()
         values = self._curator.sensitive_inputs(self._specification, self._contributions)
         values = replace(values, recorded=self._recorded)
         again = Replayed(vault_releases.part_of(self._curator.vault, self._stored.release_id, "measured"))
@@ -474,7 +475,7 @@ class _ExaminedRelease(Examined):
     def _power(self) -> str:
         """What the test of the law can find in so few, or so many, numbers."""
         try:
-            again = None if self._forgotten() else self._replayed[0]
+            again = self._replayed[0]
         except (TrafficdpError, *recomputation.UNREADABLE):
             # the check itself says so
             again = None
@@ -493,8 +494,6 @@ class _ExaminedRelease(Examined):
         return f"half as much is noticed with probability {said[0]}{close}{idle}"
 
     def _follows(self) -> str | None:
-        if forgotten := self._forgotten():
-            return forgotten
         again, release = self._replayed
         facts, bins = encode(release)
         committed = vault_releases.values_of(self._curator.vault, self._stored.release_id)
@@ -518,10 +517,8 @@ class _ExaminedRelease(Examined):
         return None
 
     def _law(self) -> str | None:
-        if forgotten := self._forgotten():
-            return forgotten
-        # no more than this is said: the draws tell the exact sums
         again, _ = self._replayed
+        # no more than this is said: the draws tell the exact sums
         right = plausible(again.noise, again.chosen, again.uniform)
         return None if right else "other noise, other choices, or other sums"
 

@@ -95,8 +95,8 @@ def test_bound_and_step_are_the_decimals_as_written(load, bound, step, steps, ch
 
 def test_epsilon_and_budget_are_the_decimals_as_written(load, changed):
     config = load(changed("privacy.epsilon", "0.1", changed("budget.epsilon_per_vehicle", Decimal("0.3"))))
-    assert config.loss.epsilon == Fraction(1, 10)
-    assert config.policy.total.epsilon == Fraction(3, 10)
+    assert config.loss.exact == Fraction(1, 10)
+    assert config.policy.total.exact == Fraction(3, 10)
 
 
 def test_request_takes_the_configured_epsilon_unless_another_is_given(load, full):

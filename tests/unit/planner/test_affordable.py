@@ -90,7 +90,7 @@ def test_equal_scales_are_the_best_laplace_scales_under_personal_ceilings(
     accounts = np.array(left, dtype=np.int64) * (PICO // 10)
     found = affordable(allocation, accounts, at)
     assert found.loss is not None
-    noise = float(at(found.loss).chosen_accounting.scales(float(found.loss.epsilon))[Statistic.MEAN].max())
+    noise = float(at(found.loss).chosen_accounting.scales(float(found.loss.exact))[Statistic.MEAN].max())
     counts = counts_of(table)
     # any scales with a largest of b: the loss is least when all are b
     at_most = LaplaceNoise.cheapest_within(counts, bound_of(60), {Statistic.MEAN: noise * (1 - 1e-6)}).loss()

@@ -148,9 +148,9 @@ def asked(counts, bound_of):
 @pytest.mark.parametrize("accounting", ["basic", "exact", "equal", "blocks"])
 @pytest.mark.parametrize("goal", list(WidthGoal))
 def test_the_least_loss_is_within_and_a_percent_less_is_not(asked, accounting, goal):
-    found = least_loss(lambda epsilon: asked(epsilon.epsilon, accounting), PURE, 4.0, goal)
-    assert precision(asked(found.epsilon, accounting)).at(goal) <= 4.0
-    assert precision(asked(found.epsilon * 99 / 100, accounting)).at(goal) > 4.0
+    found = least_loss(lambda epsilon: asked(epsilon.exact, accounting), PURE, 4.0, goal)
+    assert precision(asked(found.exact, accounting)).at(goal) <= 4.0
+    assert precision(asked(found.exact * 99 / 100, accounting)).at(goal) > 4.0
 
 
 @pytest.mark.slow
@@ -220,14 +220,14 @@ def test_where_widths_rise_half_and_the_next_smaller_are_wider():
 
 def test_no_epsilon_makes_up_for_the_rounding_of_speeds(asked):
     # a speed is rounded to hundredths of its unit, at most m/s (0.018 km/h), and to a step of 0.1 km/h (0.05)
-    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.065, WidthGoal.MEDIAN) is None
-    assert least_loss(lambda e: asked(e.epsilon), PURE, 0.08, WidthGoal.MEDIAN) is not None
+    assert least_loss(lambda e: asked(e.exact), PURE, 0.065, WidthGoal.MEDIAN) is None
+    assert least_loss(lambda e: asked(e.exact), PURE, 0.08, WidthGoal.MEDIAN) is not None
 
 
 def test_a_half_width_must_be_positive(asked):
     for width in (0.0, -1.0, float("nan")):
         with pytest.raises(UsageError, match="half_width"):
-            least_loss(lambda e: asked(e.epsilon), PURE, width, WidthGoal.MEDIAN)
+            least_loss(lambda e: asked(e.exact), PURE, width, WidthGoal.MEDIAN)
 
 
 def test_a_higher_level_and_less_epsilon_make_intervals_wider(asked):

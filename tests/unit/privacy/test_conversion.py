@@ -30,7 +30,7 @@ VALUES = NeighbouringRelation.REPLACE_USER_VALUES
 
 
 def test_pure_privacy_converts_exactly_and_upward():
-    assert pure_to_zcdp(PureDP.of(1)).rho == Fraction(1, 2)
+    assert pure_to_zcdp(PureDP.of(1)).exact == Fraction(1, 2)
     # 10^-24/2 is far below the smallest unit, and still not free
     assert pure_to_zcdp(PureDP.of("1e-12")).pico == 1
 
@@ -47,9 +47,6 @@ def test_kinds_of_loss_do_not_add_up(kind):
 
 def test_losses_of_one_kind_add_up():
     assert ZCDP.of("0.1") + ZCDP.of("0.2") == ZCDP.of("0.3")
-    total = ApproxDP(10**12, MILLIONTH) + ApproxDP(1, MILLIONTH)
-    assert (total.pico, total.delta) == (10**12 + 1, 2 * MILLIONTH)
-    assert (ApproxDP(0, Fraction(2, 3)) + ApproxDP(0, Fraction(2, 3))).delta == 1
 
 
 @pytest.mark.slow

@@ -120,7 +120,7 @@ def test_an_epsilon_is_read_as_the_decimal_it_is_written_as(written, pico):
 def test_an_epsilon_of_whole_picos_survives_being_written(pico):
     assert PureDP.of(decimal_text(pico)).pico == pico
     assert PureDP.of(Decimal(pico).scaleb(-12)).pico == pico
-    assert PureDP(pico).epsilon == Fraction(pico, PICO)
+    assert PureDP(pico).exact == Fraction(pico, PICO)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "0", "-0.5", 9e-13, 1_000_001, "1e7", Fraction(-1, 2)])

@@ -25,24 +25,23 @@ from trafficdp.release import knowledge, planning, results
 from trafficdp.store import vault_fixes
 
 
-def given(monkeypatch, *names, same=True):
+def given(monkeypatch, *names):
     """A vault whose index finds the releases ``names``, the newest first."""
     monkeypatch.setattr(knowledge.vault_releases, "find_published", lambda *_: iter(names[::-1]))
-    monkeypatch.setattr(knowledge, "numbers_digest", lambda *_: "")
-    monkeypatch.setattr(knowledge, "asks_for_same_numbers", lambda *_: same)
+    monkeypatch.setattr(knowledge, "numbers_digest", lambda *_: "same")
 
 
 @pytest.mark.parametrize(
-    ("other", "same"),
+    "other",
     [
-        ({}, True),
-        ({}, False),
-        ({"data_version": "i2"}, True),
+        {},
+        {"numbers_sha256": "other"},
+        {"data_version": "i2"},
     ],
 )
-def test_what_the_index_finds_answers_only_the_same_question_on_the_same_data(monkeypatch, other, same):
-    specification = SimpleNamespace(**{"data_version": "i1"} | other)
-    given(monkeypatch, "r1", "r2", same=same)
+def test_what_the_index_finds_answers_only_the_same_question_on_the_same_data(monkeypatch, other):
+    specification = SimpleNamespace(**{"data_version": "i1", "numbers_sha256": "same"} | other)
+    given(monkeypatch, "r1", "r2")
     curator = SimpleNamespace(vault=None, specification_of=lambda _: specification)
     asked = SimpleNamespace(
         request=SimpleNamespace(map_request=None),
@@ -50,7 +49,7 @@ def test_what_the_index_finds_answers_only_the_same_question_on_the_same_data(mo
         calibrated=SimpleNamespace(to_facts=dict),
     )
     found = knowledge.earlier_release(curator, SimpleNamespace(name="i1"), None, asked)
-    assert found == (None if other or not same else "r2")
+    assert found == (None if other else "r2")
 
 
 @pytest.mark.parametrize(("noisy", "fleet"), [(-3.0, 1), (1.4, 1), (2.6, 3)])

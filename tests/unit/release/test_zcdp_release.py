@@ -123,7 +123,7 @@ def test_a_second_release_adds_up_in_rho_and_is_told_in_epsilon(concentrated):
     assert failed(concentrated, "r0002") == {}
     status = here.status()
     assert status.quantity == "rho"
-    assert status.largest_spent.rho <= total
+    assert status.largest_spent.exact <= total
     assert status.epsilon_in_words.endswith("at delta 0.000001")
     with duckdb.connect(str(concentrated.released), read_only=True) as connection:
         (row,) = connection.execute(
@@ -386,12 +386,12 @@ def test_a_half_width_and_what_all_can_pay_are_found_in_rho_and_a_plan_is_kept(c
     found = here.plan(max_half_width=wide / 2)
     # noise falls by the root of rho
     assert isinstance(found.answer.median_loss, ZCDP)
-    assert float(found.loss.rho) == pytest.approx(4, rel=0.1)
+    assert float(found.loss.exact) == pytest.approx(4, rel=0.1)
     assert found.precision.median <= wide / 2
     here.release("6", force=True)
     rest = here.plan("3", within_budget=True, save="rest")
     assert (rest.asked, rest.affordable.short) == (ZCDP.of(3), 0)
-    assert 0 < rest.loss.rho <= 2 + Fraction(1, 10**6)
+    assert 0 < rest.loss.exact <= 2 + Fraction(1, 10**6)
     done = here.release(plan="rest", force=True)
     assert done.release.disclosure.guarantee.rho == str(rest.loss)
     assert failed(concentrated, "r0002") == {}

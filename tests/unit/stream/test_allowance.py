@@ -39,7 +39,7 @@ def test_the_whole_allowance_costs_at_most_epsilon_and_less_noise_would_not_do(e
     assert subject.loss(subject.nodes_per_vehicle) <= subject.epsilon
     if subject.mean_scale > 1:
         exact = Fraction(subject.nodes_per_vehicle * subject.value_steps, subject.mean_scale - 1)
-        assert exact > subject.epsilon.epsilon
+        assert exact > subject.epsilon.exact
 
 
 def test_a_loss_is_rounded_up_to_whole_pico_epsilons():

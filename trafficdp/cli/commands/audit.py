@@ -155,7 +155,7 @@ def _findings(
         most = draws
         if claimant.kind is LossKind.ZCDP:
             rho = pure_to_zcdp(PureDP.of(epsilon))
-            given, claim, delta = float(rho.rho), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
+            given, claim, delta = float(rho.exact), float(zcdp_to_approx(rho, DELTA).epsilon), DELTA
             most = min(draws, MOST_WHOLE_RUNS) if audit_lower_bound.runs_one_at_a_time(claimant) else draws
         pairs = ranked_neighbours(BOUND)
         for statistic in claimant.statistics:

@@ -251,7 +251,7 @@ def doubling_means(
     spent = PureDP(0)
     for number, epoch in enumerate(epochs(own.user, *start), start=1):
         budget = george_2022_arrivals.doubling_epsilon(epsilon, number)
-        levels = plan(epoch.users, epoch.samples, float(budget.epsilon))
+        levels = plan(epoch.users, epoch.samples, float(budget.exact))
         part = george_2022_arrivals.Arrivals(
             own.user[: epoch.last], own.value[: epoch.last], epoch.users, epoch.samples, own.upper_steps
         )

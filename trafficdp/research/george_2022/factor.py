@@ -215,7 +215,7 @@ def gaussian_sd(sums: GaussianSums, width: int, elements: int, rho: ZCDP) -> flo
 
     A vehicle has ``elements`` elements, each of which it changes by at most ``width``.
     """
-    exact = Fraction(width**2 * sums.squared_norm(elements)) / (2 * rho.rho)
+    exact = Fraction(width**2 * sums.squared_norm(elements)) / (2 * rho.exact)
     sd = float(np.sqrt(float(exact)))
     while Fraction(sd) ** 2 < exact:
         sd = float(round_up(np.array(sd)))

@@ -39,7 +39,7 @@ def test_e1_wrap_around_has_sensitivity_u_over_k_not_twice_that(counts_of, bound
     event = event_of(wrapped, StatisticRequest(counts, bound_of(65), Statistic.MEAN, EPSILON))
     assert event.sensitivity[Statistic.MEAN][0] == pytest.approx(13)
     # what is charged is what the smaller noise costs
-    assert float(event.loss.epsilon) == 1.0
+    assert float(event.loss.exact) == 1.0
 
 
 def test_e1_u_times_cap_over_the_kept_samples_lies_between_the_two_groupings(counts_of):
@@ -79,7 +79,7 @@ def test_e3_a_vehicle_in_two_arrays_doubles_the_loss_of_the_papers_exponent(coun
         event = event_of(
             Levy(grouping), StatisticRequest(counts, bound_of(65, "1/10"), Statistic.MEAN, EPSILON)
         )
-        assert float(event.loss.epsilon) == pytest.approx(1.0, abs=2e-9)
+        assert float(event.loss.exact) == pytest.approx(1.0, abs=2e-9)
 
 
 def test_e3_the_choice_is_drawn_with_the_exponent_that_was_priced(counts_of, bound_of):

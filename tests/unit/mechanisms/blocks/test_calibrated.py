@@ -80,7 +80,7 @@ def test_half_widths_are_as_planned_however_large_epsilon_is(counts_of, bound_of
     drawn = (noise.half_width * noise.scale * 2.0**-noise.shift * unit)[: len(accounting.blocks.block)]
     # units of pairs are planned a little dear: then all of them get a little less noise
     slack = 2 * slack if VARIANCE in statistics else slack
-    np.testing.assert_allclose(drawn, accounting.half_widths(float(asked.epsilon)), rtol=slack)
+    np.testing.assert_allclose(drawn, accounting.half_widths(float(asked.exact)), rtol=slack)
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def test_extreme_values_and_epsilons_stay_in_range(epsilon, value, samples_of, b
     found = AKMV().estimate(samples, MEAN, np.full(2, epsilon), SimulatedNoise(1))
     assert np.all((found >= 0) & (found <= 30))
     event = event_of(AKMV(), StatisticRequest(samples.counts, samples.bound, MEAN, np.full(2, epsilon)))
-    assert float(event.loss.epsilon) == pytest.approx(2 * epsilon, rel=1e-3, abs=1e-8)
+    assert float(event.loss.exact) == pytest.approx(2 * epsilon, rel=1e-3, abs=1e-8)
 
 
 def test_many_vehicles_give_an_accurate_mean(samples_of, bound_of):

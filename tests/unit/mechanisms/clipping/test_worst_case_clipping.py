@@ -31,7 +31,7 @@ def test_a_vehicle_pays_for_the_width_of_its_interval(mechanism, counts, epsilon
     event = event_of(mechanism, StatisticRequest(counts, bound, MEAN, share))
     scale = np.where(step.law.scale > 0, step.law.scale, 1.0)
     np.testing.assert_allclose(event.loss_per_user / 1e12, width / scale, atol=1e-8)
-    assert float(event.loss.epsilon) == (epsilon if kept.any() else 0)
+    assert float(event.loss.exact) == (epsilon if kept.any() else 0)
 
 
 @pytest.mark.parametrize(("mechanism", "statistic"), ALL)

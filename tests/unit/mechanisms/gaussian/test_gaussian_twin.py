@@ -19,8 +19,8 @@ TWIN, BOTH = GaussianTwin(), KnownTwoMoments(GaussianTwin())
 def test_the_busiest_vehicle_pays_rho_and_nobody_more(statistic, rho, counts_of, bound_of):
     counts = counts_of([[3, 1, 0], [0, 2, 2], [1, 1, 4]])
     event = event_of(TWIN, StatisticRequest(counts, bound_of(65), statistic, np.array(rho)))
-    assert event.loss.rho <= ZCDP.of(rho).rho
-    assert float(event.loss.rho) == pytest.approx(rho, rel=1e-9)
+    assert event.loss.exact <= ZCDP.of(rho).exact
+    assert float(event.loss.exact) == pytest.approx(rho, rel=1e-9)
     sensitivity = counts.count * 65 / counts.samples_per_bin[counts.bin_index]
     if statistic is VEHICLE_MEAN:
         sensitivity = 65 / counts.users_per_bin[counts.bin_index]

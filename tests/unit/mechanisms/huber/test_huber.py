@@ -95,7 +95,7 @@ def test_the_loss_is_at_most_what_was_asked_and_attained_by_the_heaviest(samples
     one = event_of(
         mechanism, StatisticRequest(counts.select(np.arange(30) == 3), samples.bound, MEAN, epsilon[3:4])
     )
-    assert float(one.loss.epsilon) == pytest.approx(epsilon[3], rel=1e-8)
+    assert float(one.loss.exact) == pytest.approx(epsilon[3], rel=1e-8)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 16.0])
@@ -105,7 +105,7 @@ def test_a_round_epsilon_is_charged_as_that_number(samples_of, epsilon):
         event = event_of(
             mechanism, StatisticRequest(samples.counts, samples.bound, MEAN, np.array([epsilon]))
         )
-        assert float(event.loss.epsilon) == epsilon
+        assert float(event.loss.exact) == epsilon
 
 
 @pytest.mark.parametrize(("mechanism", "statistic"), PAIRS)

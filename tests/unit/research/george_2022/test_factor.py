@@ -146,7 +146,7 @@ def test_sd_and_loss_are_exact_to_the_last_place():
     sd = gaussian_sd(sums, 65, 3, rho)
     assert gaussian_loss(sums, 65, 3, sd) <= rho
     assert gaussian_loss(sums, 65, 3, sd * (1 - 1e-9)) > rho
-    assert Fraction(sd) ** 2 >= Fraction(65**2 * sums.squared_norm(3)) / (2 * rho.rho)
+    assert Fraction(sd) ** 2 >= Fraction(65**2 * sums.squared_norm(3)) / (2 * rho.exact)
 
 
 def test_a_release_is_decoded_from_exact_noise():

@@ -100,7 +100,7 @@ def test_the_transcript_of_a_counter_a_level_loses_exactly_what_is_claimed(users
         half = len(weighted) // 2
         for part in (np.array(weighted[:half]), np.array(weighted[half:])):
             worst = max(worst, *(np.abs(part - each).sum(axis=1).max() for each in part))
-    assert worst == pytest.approx(float(plan.loss().epsilon), rel=1e-9)
+    assert worst == pytest.approx(float(plan.loss().exact), rel=1e-9)
     assert worst <= 1.0
 
 
