@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from math import lcm
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -154,12 +153,10 @@ def is_line_encoding(name: str) -> bool:
         return False
 
 
-PAIRS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "longitude_latitude": ("longitude", "latitude"),
-        "latitude_longitude": ("latitude", "longitude"),
-    }
-)
+PAIRS = {
+    "longitude_latitude": ("longitude", "latitude"),
+    "latitude_longitude": ("latitude", "longitude"),
+}
 """Columns that hold both numbers of a position as one text, by the order of the two."""
 
 FILE_NAME = "file name"
@@ -231,6 +228,8 @@ class ContributionBound:
     upper: Fraction
     step: Fraction
     unit: SpeedUnit
+    upper_steps: int = field(init=False, repr=False)
+    """U/q, the upper limit of speeds in steps: the largest whole number that a clipped speed can be."""
 
     def __post_init__(self) -> None:
         if not 0 < self.step <= self.upper:
@@ -246,6 +245,7 @@ class ContributionBound:
                 expected="speed_bound = whole number x speed_step",
                 todo="choose another speed_step",
             )
+        object.__setattr__(self, "upper_steps", int(self.upper / self.step))
         if self.upper_steps > 1_000_000:
             raise ConfigError(
                 "speed step is too fine",
@@ -253,11 +253,6 @@ class ContributionBound:
                 expected="at most 1,000,000",
                 todo="choose a larger speed_step",
             )
-
-    @cached_property
-    def upper_steps(self) -> int:
-        """U/q, the upper limit of speeds in steps: the largest whole number that a clipped speed can be."""
-        return int(self.upper / self.step)
 
 
 class Statistic(StrEnum):
@@ -344,10 +339,9 @@ class MapRequest:
         return statistic.factor(self.bound.unit, self.display_unit)
 
 
-QUANTILES: Mapping[Statistic, Fraction] = MappingProxyType(
-    {Statistic.VEHICLE_MEDIAN: Fraction(1, 2)}
-    | {each: Fraction(int(each[-2:]), 100) for each in Statistic if each.startswith("vehicle_p")}
-)
+QUANTILES = {Statistic.VEHICLE_MEDIAN: Fraction(1, 2)} | {
+    each: Fraction(int(each[-2:]), 100) for each in Statistic if each.startswith("vehicle_p")
+}
 """Which share of the vehicles is slower, of every quantile."""
 OF_MAPS = tuple(each for each in Statistic if each not in QUANTILES)
 """What a map may show."""

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from trafficdp.errors import one_of
 from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextKind
 from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.grid import DayPart, Period, SlotKind
@@ -51,6 +50,8 @@ Column = Annotated[
 Number = Annotated[int, Schema({"minimum": 0})]
 Resolution = Annotated[int, Schema({"minimum": 0, "maximum": 15})]
 Positive = Annotated[float, Schema({"exclusiveMinimum": 0})]
+NotNegative = Annotated[float, Schema({"minimum": 0})]
+Share = Annotated[float, Schema({"minimum": 0, "maximum": 1})]
 Ring = Annotated[tuple[tuple[float, float], ...], Schema({"minItems": 4})]
 Rings = Annotated[tuple[Ring, ...], Schema({"minItems": 1})]
 Texts = Annotated[tuple[Text, ...], Schema({"minItems": 1})]
@@ -260,7 +261,6 @@ INTERVAL_KINDS = {
     "ranks": "per bin, two-sided: between which vehicles' own mean speeds, by rank, the number lies",
     "calibrated": "calibrated: tested by trials (see calibration), not guaranteed",
 }
-SPEEDS = ("reported", "derived", "mixed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,10 +304,7 @@ class RecordSource:
     format: Text
     units: Annotated[tuple[DeclaredUnit, ...], Schema({"minItems": 1})]
     cleaning: Texts
-    speed: Annotated[str, Schema({"enum": list(SPEEDS)})]
-
-    def __post_init__(self) -> None:
-        one_of(SPEEDS, speed=self.speed)
+    speed: Annotated[str, Schema({"enum": ["reported", "derived", "mixed"]})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,15 +400,12 @@ class SkillStated:
     ``skill``: 1 - their ratio, reached in 19 of 20 draws or on average; ``chance_worse``: share of draws.
     """
 
-    expected_error: Annotated[float, Schema({"minimum": 0})]
-    flat_error: Annotated[float, Schema({"minimum": 0})]
+    expected_error: NotNegative
+    flat_error: NotNegative
     skill: Annotated[float, Schema({"maximum": 1})]
     skill_19_in_20: Annotated[float, Schema({"maximum": 1})]
-    chance_worse: Annotated[float, Schema({"minimum": 0, "maximum": 1})]
+    chance_worse: Share
     in_words: Text
-
-
-Share = Annotated[float, Schema({"minimum": 0, "maximum": 1})]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -494,7 +488,7 @@ class WorstBias:
 
     statistic: Column
     unit: StatisticUnit
-    bias: Annotated[float, Schema({"minimum": 0})]
+    bias: NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -521,7 +515,7 @@ class Refusal:
 
     rule: Text
     threshold: Annotated[float, Schema({"exclusiveMinimum": 0, "maximum": 1})]
-    value: Annotated[float, Schema({"minimum": 0})]
+    value: NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -190,12 +190,6 @@ class Specification:
         return model.from_json(cls, facts)
 
 
-VALUES, PRESENCE = (
-    model.NeighbouringRelation.REPLACE_USER_VALUES,
-    model.NeighbouringRelation.ADD_OR_REMOVE_USER,
-)
-CAPPED = {VALUES: "counts are not capped", PRESENCE: "a vehicle's whole vector is"}
-TUNING = {VALUES: files_disclosure.TUNING_DATA, PRESENCE: files_disclosure.TUNING_OF_DECLARED}
 LIMITS = {
     RefusalRule.SKILL: 1 - simulated_cities.LEAST_SKILL,
     RefusalRule.INTERVAL: 1.0,
@@ -235,7 +229,9 @@ def build_specification(
     ``spent_before`` is the sum of the maxima of all charges before this one, in 10^-12 of their kind.
     """
     request, calibrated = allocation.request, allocation.calibrated
-    known = None if request.relation.hides_presence else counts
+    hidden = request.relation.hides_presence
+    capped = "a vehicle's whole vector is" if hidden else "counts are not capped"
+    tuning = files_disclosure.TUNING_OF_DECLARED if hidden else files_disclosure.TUNING_DATA
     verdict = assess_utility(allocation)
     # of one number for the city, of the range, of the vehicles
     limit = LIMITS[verdict.rule]
@@ -262,9 +258,9 @@ def build_specification(
         ),
         bounds=files_disclosure.bounds_of(
             request.bound,
-            f"speeds are clipped to the range, never dropped; {CAPPED[request.relation]}",
-            None if known is None else int(known.bins_per_user.max()),
-            None if known is None else int(known.largest_count_per_bin.max()),
+            f"speeds are clipped to the range, never dropped; {capped}",
+            None if hidden else int(counts.bins_per_user.max()),
+            None if hidden else int(counts.largest_count_per_bin.max()),
         ),
         charge=files_disclosure.Charge(
             relation=allocation.event.relation,
@@ -279,7 +275,7 @@ def build_specification(
             request=request.map_request,
             statements={each: calibrated.statement(each) for each in calibrated.statistics},
             noise=model.from_json(privacy_disclosure.NoiseStated, calibrated.manifest_facts()),
-            tuning_data=f"{TUNING[request.relation]} ({allocation.reason})",
+            tuning_data=f"{tuning} ({allocation.reason})",
             tolerance=request.tolerance,
             skill=skill,
         ),
