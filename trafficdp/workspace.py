@@ -208,7 +208,7 @@ class Workspace:
         asked = self.config.requested_loss(loss)
         with self._curator("plan") as curator:
             planning = Planning(curator, self.config, looked_at)
-            plan = planning.plan(asked, question)[0]
+            plan = planning.plan(asked, question)
             if save is not None:
                 planning.save(save, plan)
             version = vault_fixes.data_version(curator.vault)
@@ -259,7 +259,7 @@ class Workspace:
             finished = curator.recover()
             question = PlanQuestion(within_budget=within_budget, suggestions=not force, saved=plan)
             planning = Planning(curator, self.config)
-            planned, counts = planning.plan(self.config.requested_loss(loss), question)
+            planned = planning.plan(self.config.requested_loss(loss), question)
             version = planning.version
             earlier = earlier_release(curator, version, planned.grid, planned.allocation)
             if earlier is not None and (earlier in finished or not again):
@@ -267,6 +267,7 @@ class Workspace:
                 return ReleasedMap(found, folder, planned.budget_left, is_reused=earlier not in finished)
             context = results.context_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
             contributions = curator.counted(planned.grid, self.config.map.bound, version)
+            counts = contributions.counts
             # what cannot be paid is said first: no other map of this loss would help
             loss_per_user = planned.allocation.event.loss_per_user
             vault_ledger.require_budget(

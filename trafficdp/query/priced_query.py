@@ -296,14 +296,13 @@ class _Measurement:
             question=question.to_sql(config),
             catalogue=there.catalogue,
         )
-        hidden = there.relation.hides_presence
+        hidden, counts = there.relation.hides_presence, planning.contributions().counts
         if not (hidden or question.statistics):
-            counts = planning.contributions().counts
             return cls(question, config.promise, there, planning, context, counts, None, None)
         if not hidden:
-            _require_bins(planning.contributions().counts, there)
+            _require_bins(counts, there)
         wish = PlanQuestion(suggestions=not question.options.force)
-        plan, counts = planning.plan(question.options.epsilon, wish)
+        plan = planning.plan(question.options.epsilon, wish)
         earlier = earlier_release(curator, version, there.grid, plan.allocation)
         return cls(question, config.promise, there, planning, context, counts, plan, earlier)
 

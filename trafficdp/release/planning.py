@@ -210,8 +210,8 @@ class Planning:
         self._looked_at = looked_at or (lambda grid: None)
         self._known: tuple[Grid, Contributions] | None = None
 
-    def plan(self, loss: Loss | None, question: results.PlanQuestion) -> tuple[results.Plan, Counts]:
-        """Return the plan at ``loss`` (None: the configured one), and the counts of all bins of its map.
+    def plan(self, loss: Loss | None, question: results.PlanQuestion) -> results.Plan:
+        """Return the plan at ``loss`` (None: the configured one).
 
         ``question`` says what else is asked for. Raises UsageError when no record lies in area and period, no
         bin has ``min_vehicles`` vehicles, no loss is named and none is looked for, and
@@ -259,16 +259,16 @@ class Planning:
 
     def _adaptive(
         self, request: Request, question: results.PlanQuestion, settings: AdaptiveSettings
-    ) -> tuple[results.Plan, Counts]:
+    ) -> results.Plan:
         """The map of several resolutions; at a smaller loss it is another, until every vehicle can pay."""
         fine = self._contributions(self._config.grid).counts
         asked = None
         while True:
             chosen = choose_mosaic(self._config.grid, fine, settings, request)
             grid = replace(self._config.grid, mosaic=chosen.mosaic)
-            plan, counts = self._at(grid, request, question)
+            plan = self._at(grid, request, question)
             if plan.asked is None:
-                return replace(plan, adaptive=chosen, asked=asked), counts
+                return replace(plan, adaptive=chosen, asked=asked)
             asked = asked or plan.asked
             request = replace(request, loss=plan.allocation.request.loss)
 
@@ -307,8 +307,8 @@ class Planning:
         question: results.PlanQuestion,
         answer: results.Answer | None = None,
         saved: SavedPlan | None = None,
-    ) -> tuple[results.Plan, Counts]:
-        """Return the plan of ``request`` on ``grid``, and the counts of all bins before any is left out.
+    ) -> results.Plan:
+        """Return the plan of ``request`` on ``grid``.
 
         ``saved`` gives a frozen plan instead of a new one. The plan says what the vehicles' budgets of today
         can pay. ``answer`` is what a question for the least loss or the best map found, to be kept in it.
@@ -343,7 +343,7 @@ class Planning:
             # of an answer, and of vehicles that are not public, it is not told
             if suggestions.epsilon is not None and not (answer or hidden):
                 growing = self._growth_of_refused(grid, request, suggestions.epsilon)
-        plan = results.Plan(
+        return results.Plan(
             allocation=allocation,
             verdict=verdict,
             suggestions=suggestions,
@@ -358,7 +358,6 @@ class Planning:
             in_epsilon=self._in_epsilon(allocation.loss),
             slot_not_measured=self._slot_not_measured,
         )
-        return plan, here.counts
 
     def _asked_epsilon(self, loss: Loss) -> float:
         return float((self._config.policy.epsilon(loss) or loss).exact)
@@ -374,7 +373,7 @@ class Planning:
             return None
         return results.InEpsilon(policy.delta, alone, of_sum)
 
-    def _saved(self, question: results.PlanQuestion, saved: SavedPlan) -> tuple[results.Plan, Counts]:
+    def _saved(self, question: results.PlanQuestion, saved: SavedPlan) -> results.Plan:
         """The plan as it was frozen, on the same data; who can pay it is looked at anew."""
         saved.require_data(self.version.name)
         grid = saved.grid
@@ -382,9 +381,7 @@ class Planning:
             raise UsageError("the plan was made for another study area", todo="plan again, and save it")
         return self._at(grid, self._request(saved.loss, question, grid), question, saved=saved)
 
-    def _least(
-        self, request: Request, question: results.PlanQuestion, width: float
-    ) -> tuple[results.Plan, Counts]:
+    def _least(self, request: Request, question: results.PlanQuestion, width: float) -> results.Plan:
         """The least loss for the configured map, for the median bin and for every bin."""
         grid = self._config.grid
         counts = self._contributions(grid).counts
@@ -405,17 +402,15 @@ class Planning:
             )
         of_median, of_every = (needed[each] for each in planner_allocation.WidthGoal)
         answer = results.Answer(width, question.goal, of_median, of_every)
-        plan, counts = self._at(grid, replace(request, loss=found), question, answer)
+        plan = self._at(grid, replace(request, loss=found), question, answer)
         if found > plan.budget_left and plan.budget_left.pico > 0:
             wider = suggest.data_needed(
                 grid, found, plan.budget_left, self._needed_for(request, width, question.goal)
             )
             plan = replace(plan, growth=wider)
-        return plan, counts
+        return plan
 
-    def _finest_map(
-        self, request: Request, question: results.PlanQuestion, width: float
-    ) -> tuple[results.Plan, Counts]:
+    def _finest_map(self, request: Request, question: results.PlanQuestion, width: float) -> results.Plan:
         """The finest map that is precise enough at the loss there is."""
         # an empty study area is told before any search
         self._contributions(self._config.grid)
