@@ -20,7 +20,7 @@ from trafficdp.model.context import NO_CATALOGUE_ENTRY, CatalogueEntry, ContextK
 from trafficdp.model.counts import NeighbouringRelation
 from trafficdp.model.grid import DayPart, Period, SlotKind
 from trafficdp.model.json_codec import Counted, Moment, Schema, Text
-from trafficdp.model.speed import Knowledge, SpeedUnit
+from trafficdp.model.speed import OF_MAPS, Knowledge, SpeedUnit
 from trafficdp.privacy import budget, estimate, loss
 
 _LABELS = [unit.label for unit in SpeedUnit]
@@ -55,6 +55,7 @@ Share = Annotated[float, Schema({"minimum": 0, "maximum": 1})]
 Ring = Annotated[tuple[tuple[float, float], ...], Schema({"minItems": 4})]
 Rings = Annotated[tuple[Ring, ...], Schema({"minItems": 1})]
 Texts = Annotated[tuple[Text, ...], Schema({"minItems": 1})]
+MapStatistic = Annotated[str, Schema({"enum": [each.value for each in OF_MAPS]})]
 SettingName = Annotated[str, Schema({"pattern": "^[a-z][a-z0-9_]{0,63}$"})]
 
 
@@ -235,16 +236,8 @@ class NoiseStated:
     kind: Annotated[str, Schema({"enum": [*_KINDS, "stream"]})]
     rule: Counted | None = None
     epsilon_per_bin: Annotated[float | None, Schema({"minimum": 0})] = None
-    mechanisms: (
-        Mapping[Annotated[str, Schema({"enum": ["mean", "variance", "vehicle_mean"]})], Text] | None
-    ) = None
-    settings: (
-        Mapping[
-            Annotated[str, Schema({"enum": ["mean", "variance", "vehicle_mean"]})],
-            Annotated[tuple[Setting, ...], Schema({"maxItems": 32})],
-        ]
-        | None
-    ) = None
+    mechanisms: Mapping[MapStatistic, Text] | None = None
+    settings: Mapping[MapStatistic, Annotated[tuple[Setting, ...], Schema({"maxItems": 32})]] | None = None
     loss_kind: Annotated[str | None, Schema({"enum": [each.value for each in loss.LossKind]})] = None
     pico: Counted | None = None
     statistics: tuple[Text, ...] | None = None

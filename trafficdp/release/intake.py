@@ -89,7 +89,8 @@ def forget(
             door = curator.Curator(store, vault, Head(key_file, vault.store_id))
             door.recover()
             door.check_not_behind()
-            _require_something_read(vault)
+            if vault_fixes.data_version(vault).ingest_id == 0 and vault_ledger.newest_entry(vault) is None:
+                raise UsageError("the store is empty", expected="one that has read a file or begun a stream")
             _require_no_running_stream(vault)
             spaces = sorted({*namespaces, *vault_fixes.namespaces(vault)})
             known = [_numbers_of(vault, key, name, spaces) for name in wanted.to_pylist()]
@@ -126,11 +127,6 @@ def forgotten_since(ledger: Iterable[LedgerRow], sequence: int) -> str | None:
 def _numbers_of(vault: Vault, key: VehicleKey, identifier: str, namespaces: Iterable[str]) -> list[int]:
     pseudonyms = pa.concat_arrays([key.pseudonyms([identifier], each) for each in namespaces])
     return vault_fixes.numbers_of(vault, pseudonyms)
-
-
-def _require_something_read(vault: Vault) -> None:
-    if vault_fixes.data_version(vault).ingest_id == 0 and vault_ledger.newest_entry(vault) is None:
-        raise UsageError("the store is empty", expected="one that has read a file or begun a stream")
 
 
 def _require_no_running_stream(vault: Vault) -> None:
@@ -191,7 +187,8 @@ class Cluster:
                 "Spark is not installed", got=error.name, todo="run: pip install 'trafficdp[spark]'"
             ) from None
         frame = given if hasattr(given, "sparkSession") else None
-        uris = [] if frame is not None else _uris(given)
+        several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        uris = [] if frame is not None else [str(each) for each in several]
         session = spark_job.spark_session(spark.session if frame is None else frame.sparkSession)
         local, mount = spark_job.is_local(session), spark.key_mount
         if spark.into is None and not local:
@@ -303,11 +300,6 @@ def _newest_release(curator: Curator) -> tuple[str, int]:
     releases = vault_releases.all_releases(curator.vault)
     newest = releases[-1].release_id if releases else ""
     return newest, curator.specification_of(newest).ingest_id if newest else 0
-
-
-def _uris(given: object) -> list[str]:
-    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    return [str(each) for each in several]
 
 
 def _imported(vault: Vault, config: Config, folder: Path, manifest: JobManifest) -> IngestedFile:
