@@ -42,7 +42,6 @@ from trafficdp.release.planning import LookedAt, Planning, uninformative_plan_er
 from trafficdp.release.publication import folder_of
 from trafficdp.release.recomputation import Check, guaranteed_csv
 from trafficdp.release.results import IngestedFile, Plan, PlanQuestion, ReleasedMap, UndoneFile
-from trafficdp.release.specification import build_specification
 from trafficdp.release.status import Status, create_store, read_status
 from trafficdp.release.stream_verification import verify_stream
 from trafficdp.release.streaming import LiveStream, newest_release
@@ -267,7 +266,6 @@ class Workspace:
                 return ReleasedMap(found, folder, planned.budget_left, is_reused=earlier not in finished)
             context = results.context_of(self.config, curator.vault, version, planned.grid, datetime.now(UTC))
             contributions = curator.counted(planned.grid, self.config.map.bound, version)
-            counts = contributions.counts
             # what cannot be paid is said first: no other map of this loss would help
             loss_per_user = planned.allocation.event.loss_per_user
             vault_ledger.require_budget(
@@ -279,7 +277,7 @@ class Workspace:
                 planned.allocation,
                 contributions,
                 self.config.promise,
-                lambda name, before: build_specification(context, planned.allocation, counts, name, before),
+                context,
                 force=force,
             )
             return ReleasedMap(release, folder_of(self.store, release.id), planned.left_after)

@@ -34,7 +34,7 @@ from trafficdp.release.curator import Curator
 from trafficdp.release.knowledge import earlier_release
 from trafficdp.release.planning import Planning
 from trafficdp.release.results import Plan, PlanQuestion
-from trafficdp.release.specification import ReleaseContext, build_specification
+from trafficdp.release.specification import ReleaseContext
 from trafficdp.store import vault_fixes, vault_ledger
 from trafficdp.store.analyst import AnalystSession
 
@@ -365,7 +365,7 @@ class _Measurement:
             allocation,
             self.planning.contributions(),
             self.promise,
-            lambda name, before: build_specification(self.context, allocation, self.counts, name, before),
+            self.context,
             force=self.question.options.force,
             analyst=analyst,
         )

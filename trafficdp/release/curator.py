@@ -7,7 +7,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +35,13 @@ from trafficdp.privacy.budget import Analyst, ChangedFact, Promise, checked_reas
 from trafficdp.privacy.ledger import GENESIS, LedgerRow, accounts_hash
 from trafficdp.privacy.release import LedgerReference, Release, decode, encode
 from trafficdp.release import publication
-from trafficdp.release.specification import ListedBins, Specification, assemble_release
+from trafficdp.release.specification import (
+    ListedBins,
+    ReleaseContext,
+    Specification,
+    assemble_release,
+    build_specification,
+)
 from trafficdp.sensitive import Contributions, MeasureInput, Samples, SensitiveInputs
 from trafficdp.store import vault_fixes, vault_ledger, vault_releases
 from trafficdp.store.store_files import Head, remove_leftovers, require_head, store_failures
@@ -240,16 +246,14 @@ class Curator:
         allocation: Allocation,
         contributions: Contributions,
         configured: Promise,
-        build_specification: Callable[[str, int], Specification],
+        context: ReleaseContext,
         *,
         force: bool,
         analyst: Analyst | None = None,
     ) -> Release:
         """Charge every vehicle, draw the noise, publish; return the release.
 
-        ``build_specification`` gets the name of the release and the sum of the maxima of all charges before
-        (whole numbers of 10^-12 of the store's kind).
-
+        ``contributions`` are all that there are on the grid of ``allocation``, from which its bins were kept.
         The charge bears the name of ``analyst``, whose own budget must allow it as well. What may be spent is
         what the store has promised: ``configured`` must say the same.
         Raises UninformativeReleaseError (unless ``force``), InsufficientBudgetError, StoreBehindError and,
@@ -277,7 +281,9 @@ class Curator:
                 )
             number = len(vault_releases.all_releases(self.vault)) + 1
             before = vault_ledger.totals(self.vault)
-            specification = build_specification(f"r{number:04d}", before.sum_of_maxima)
+            specification = build_specification(
+                context, allocation, contributions.counts, f"r{number:04d}", before.sum_of_maxima
+            )
             vault_ledger.require_budget(self.vault, vehicle, loss, policy, specification.created_at)
             if analyst is not None:
                 own = promise.analyst(analyst.name)
