@@ -53,11 +53,8 @@ class StudyArea:
             )
         if west < east:
             return cls(shapely.box(west, south, east, north))
-        return cls(
-            shapely.MultiPolygon(
-                [shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]
-            )
-        )
+        sides = [shapely.box(west, south, 180, north), shapely.box(-180, south, east, north)]
+        return cls(shapely.MultiPolygon(sides))
 
     @classmethod
     def from_geojson(cls, text: str, *, where: str) -> StudyArea:
@@ -69,11 +66,8 @@ class StudyArea:
             geometry = shapely.union_all(shapes)
         except (ValueError, AttributeError, TypeError, shapely.errors.ShapelyError) as error:
             raise ConfigError(f"study area {where} is not GeoJSON", expected="polygons in WGS84") from error
-        if (
-            geometry.geom_type not in ("Polygon", "MultiPolygon")
-            or geometry.is_empty
-            or not geometry.is_valid
-        ):
+        polygons = geometry.geom_type in ("Polygon", "MultiPolygon")
+        if not polygons or geometry.is_empty or not geometry.is_valid:
             raise ConfigError(
                 f"study area {where} is not a valid polygon",
                 got=geometry.geom_type,

@@ -57,12 +57,7 @@ class SlotKind(StrEnum):
     @property
     def recurs(self) -> bool:
         """Whether a slot covers several stretches of time, such as an hour of every day."""
-        return self in (
-            SlotKind.HOUR_OF_DAY,
-            SlotKind.WEEKDAY_WEEKEND_HOUR,
-            SlotKind.DAY_PART,
-            SlotKind.WEEKDAY,
-        )
+        return self not in (SlotKind.WHOLE_PERIOD, SlotKind.DAY, SlotKind.CALENDAR_HOUR)
 
     @property
     def longer_kinds(self) -> tuple[SlotKind, ...]:

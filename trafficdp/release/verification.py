@@ -346,12 +346,8 @@ class _ExaminedRelease(Examined):
         return None
 
     def _accounts(self) -> str | None:
-        vehicle, loss = vault_ledger.charges_of(self._curator.vault, self._stored.sequence)
-        return (
-            None
-            if self._charge.facts.get("accounts_sha256") == accounts_hash(vehicle, loss)
-            else "other accounts"
-        )
+        accounts = accounts_hash(*vault_ledger.charges_of(self._curator.vault, self._stored.sequence))
+        return None if self._charge.facts.get("accounts_sha256") == accounts else "other accounts"
 
     def _data_version(self) -> str | None:
         pinned, (name, history) = self._specification, self._data_now
@@ -451,15 +447,14 @@ class _ExaminedRelease(Examined):
                 raise VerificationError(forgotten)
 
     def _epsilon(self) -> str | None:
-        recomputed = self._recomputed_losses
-        largest = decimal_text(max(recomputed.values(), default=0))
+        largest = max(self._recomputed_losses.values(), default=0)
         guarantee = from_json(Guarantee, self._manifest["guarantee"])
         claimed, kind = guarantee.loss, LossKind.PURE if guarantee.rho is None else LossKind.ZCDP
         charged = self._charge.facts.get(kind.pico_key)
         if charged is None:
             return "a guarantee of another kind than the charge"
-        if claimed != largest or charged != max(recomputed.values(), default=0):
-            return f"a claim of {claimed} where {largest} is lost"
+        if claimed != decimal_text(largest) or charged != largest:
+            return f"a claim of {claimed} where {decimal_text(largest)} is lost"
         return None
 
     @cached_property
