@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 VAULT_NAME = "vault.duckdb"
-SCHEMA_VERSION = "9"
+SCHEMA_VERSION = "10"
 MEMORY_LIMIT = "800MB"
 """What DuckDB may hold of the vault; it fills that up. Rows beyond it spill beside the vault."""
 _UNFINISHED = f".{VAULT_NAME}.*.new"
