@@ -302,7 +302,8 @@ def records_of(
 def _times(file: Named, source: SourceDeclaration, column: pa.Array) -> ingest_times.Times:
     if pa.types.is_dictionary(column.type) and is_text(column.type.value_type):
         return ingest_times.text_to_times(column, source.time_format, source.time_zone)
-    column = _plain(column)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if pa.types.is_timestamp(column.type):
         return ingest_times.timestamps_to_times(column, source.time_zone)
     if is_text(column.type):
@@ -334,10 +335,6 @@ def _places(column: pa.DictionaryArray) -> IntArray:
     places = pc.fill_null(pc.cast(column.indices, pa.int64()), len(column.dictionary))
     row: IntArray = places.to_numpy(zero_copy_only=False)
     return row
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _wrong_type(file: Named, name: str, kind: pa.DataType, expected: str) -> DataError:
