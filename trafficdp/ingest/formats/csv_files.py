@@ -414,15 +414,16 @@ def _separated(found: Sequence[str]) -> str | None:
 
 
 def read_coalesced(
-    file: InputFile, source: SourceDeclaration, columns: Mapping[str, Sequence[str]], time_format: str
+    file: InputFile, source: SourceDeclaration, usual: Mapping[str, Sequence[str]], time_format: str
 ) -> Iterator[Records]:
     """Yield the private records of the CSV ``file`` in blocks; blank values and NaN are missing.
 
-    ``columns`` maps our names, such as "speed", to those that a file may have: in each row the first that is
-    not blank counts. The header must have one for each of our names; for the speed only where
-    ``missing_speed`` of ``source`` is not "derive". ``time_format`` says how times are written. Raises as
-    ``read_columns``.
+    ``usual`` maps our names, such as "speed", to those that a file may have unless ``columns`` of ``source``
+    say otherwise: in each row the first that is not blank counts. The header must have one for each of our
+    names; for the speed only where ``missing_speed`` of ``source`` is not "derive". ``time_format`` says how
+    times are written. Raises as ``read_columns``.
     """
+    columns = {ours: source.names_of(ours, *names) for ours, names in usual.items()}
     needed = [names for ours, names in columns.items() if ours != "speed" or source.missing_speed != "derive"]
     every = [name for names in columns.values() for name in names]
     found = header(file, every, source.dialect)
@@ -479,9 +480,8 @@ def read_gtfs_rt_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Rec
     Times are POSIX seconds unless the source declares another format than the default.
     Raises DataError when columns are missing or the file has no rows.
     """
-    columns = {ours: source.names_of(ours, *names) for ours, names in GTFS_RT_COLUMNS.items()}
     time_format = "epoch_s" if source.time_format == "iso8601" else source.time_format
-    return read_coalesced(file, source, columns, time_format)
+    return read_coalesced(file, source, GTFS_RT_COLUMNS, time_format)
 
 
 # TIDES 1.0 ``vehicle_locations``: a CSV, or a Frictionless ``datapackage.json`` that names it.
@@ -491,11 +491,9 @@ def read_gtfs_rt_csv(file: InputFile, source: SourceDeclaration) -> Iterator[Rec
 
 
 TIDES_COLUMNS = {
-    "vehicle": "vehicle_id",
-    "time": "event_timestamp",
-    "latitude": "latitude",
-    "longitude": "longitude",
-    "speed": "speed",
+    "vehicle": ("vehicle_id",),
+    "time": ("event_timestamp",),
+    **{name: (name,) for name in ("latitude", "longitude", "speed")},
 }
 TABLE = "vehicle_locations"
 
@@ -506,9 +504,8 @@ def read_tides(file: InputFile, source: SourceDeclaration) -> Iterator[Records]:
     Raises DataError when columns are missing, the file has no rows, or the package is not one, names no
     vehicle_locations, or names files outside its own folder.
     """
-    columns = {ours: source.names_of(ours, name) for ours, name in TIDES_COLUMNS.items()}
     for table in package_files(file) if file.path.suffix.lower() == ".json" else [file]:
-        yield from read_coalesced(table, source, columns, source.time_format)
+        yield from read_coalesced(table, source, TIDES_COLUMNS, source.time_format)
 
 
 def package_files(file: InputFile) -> list[InputFile]:
