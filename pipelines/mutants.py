@@ -164,8 +164,8 @@ NAMED = {
     ),
     "stream: records of the open window take no room under a cap": (
         "stream/service.py",
-        'np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), open_["count"])',
-        'np.add.at(taken, groups.find(pack(open_["vehicle"], open_["step"])), 0)',
+        'taken = pd.Series(open_["count"]).groupby(pack(open_["vehicle"], open_["step"])).sum()',
+        'taken = pd.Series(0 * open_["count"]).groupby(pack(open_["vehicle"], open_["step"])).sum()',
     ),
     "Gaussian noise with a standard deviation that is rounded down": (
         "noise/source.py",
