@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -149,9 +149,9 @@ class Curator:
     _anyone: list[Contributions] = field(default_factory=list, repr=False)
     """The same, of anyone."""
 
-    @property
+    @cached_property
     def relation(self) -> NeighbouringRelation:
-        """The neighbouring relation that the store promises: it says whether counts are public."""
+        """The neighbouring relation that the store promises for ever: it says whether counts are public."""
         return vault_ledger.promise_in_force(self.vault).policy.relation
 
     def contributions(self, grid: Grid, bound: ContributionBound, version: DataVersion) -> Contributions:
