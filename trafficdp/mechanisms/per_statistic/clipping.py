@@ -145,9 +145,8 @@ class AKMV(means.Means):
         """
         counts, bound, statistic, epsilon = request.counts, request.bound, request.statistic, request.loss
         self._require(request)
-        widest = Box(
-            means.support_of(counts), (bound.upper_steps * counts.largest_count_per_bin)[counts.bin_index]
-        )
+        largest = bound.upper_steps * counts.largest_count_per_bin
+        widest = Box(means.support_of(counts), largest[counts.bin_index])
         noiseless = np.isinf(epsilon)
         bias = np.where(noiseless, rounding_bias(statistic, bound), float(bound.upper))
         one = means.unit(statistic, counts, bound)

@@ -443,10 +443,8 @@ def target_interval(
         low = k + (y - off) / np.where(y >= off, far, near)
         high = k + (y + off) / np.where(y >= -off, near, far)
     nothing = weight <= doubt
-    return (
-        np.where(nothing, 0.0, np.clip(low, 0.0, upper)),
-        np.where(nothing, upper, np.clip(high, 0.0, upper)),
-    )
+    low, high = np.clip(low, 0.0, upper), np.clip(high, 0.0, upper)
+    return np.where(nothing, 0.0, low), np.where(nothing, upper, high)
 
 
 def _quantiles(design: AddRemoveDesign, summary: RoundSummary, level: float) -> tuple[float, float]:
@@ -548,9 +546,8 @@ def _asked_fleet(
     own, guess = np.unique(user), FIRST_GUESS * design.upper
     mean = _by_user(user, speed, users)[own] / np.bincount(user, minlength=users)[own]
     lean = np.clip((mean - guess) / guess, -1.0, 1.0)
-    both = VectorEntries(
-        np.tile(own, 2), np.repeat([0, 1], len(own)), np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
-    )
+    shares = np.concatenate([(1 + lean) / 2, (1 - lean) / 2])
+    both = VectorEntries(np.tile(own, 2), np.repeat([0, 1], len(own)), shares)
     return measure.measure(design.step(0, 2, 1.0), both)
 
 

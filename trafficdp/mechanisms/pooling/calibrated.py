@@ -61,6 +61,7 @@ def _percent(share: float) -> str:
     return f"{math.floor(100 * share + 1e-9)} %"
 
 
+MEANS = model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN
 SAMPLERS = {
     LossKind.PURE: "OpenDP make_laplace (discrete Laplace on integers)",
     LossKind.ZCDP: "OpenDP make_gaussian (discrete Gaussian on integers)",
@@ -295,9 +296,7 @@ class CalibratedPooling(JointMechanism):
     intervals: ClassVar[str] = BY_POSTERIOR
     estimable: ClassVar[tuple[model.Statistic, ...]] = model.OF_MAPS
     trials: ClassVar[Mapping[model.Statistic, Calibration]] = {
-        **dict.fromkeys(
-            (model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN), calibration(0.974, 0.882, 0.922)
-        ),
+        **dict.fromkeys(MEANS, calibration(0.974, 0.882, 0.922)),
         model.Statistic.VARIANCE: calibration(0.962, 0.867, 0.942),
     }
     from_known: ClassVar[bool] = True
@@ -326,17 +325,13 @@ class CalibratedPooling(JointMechanism):
 
         ``interval_level`` is not used: the intervals are tuned to hold in 95 % of places.
         """
-        found = pooling_estimates.pooled_estimates(
-            self.design, values.contributions, measure, self.public.known
-        )
+        known, noise = self.public.known, self.shared_columns()
+        found = pooling_estimates.pooled_estimates(self.design, values.contributions, measure, known)
         estimates = {
-            each: self.estimate_from_posterior(each, own, self.shared_columns())
-            for each, own in found.means.items()
+            each: self.estimate_from_posterior(each, own, noise) for each, own in found.means.items()
         }
         if found.variance is not None:
-            estimates[model.Statistic.VARIANCE] = self.variance_estimate(
-                found.variance, self.shared_columns()
-            )
+            estimates[model.Statistic.VARIANCE] = self.variance_estimate(found.variance, noise)
         return {each: estimates[each] for each in self.statistics}
 
     def expected_errors(self) -> dict[model.Statistic, FloatArray]:
@@ -392,9 +387,7 @@ class CalibratedCityWide(JointMechanism):
     )
     estimable: ClassVar[tuple[model.Statistic, ...]] = model.OF_MAPS
     trials: ClassVar[Mapping[model.Statistic, Calibration]] = {
-        **dict.fromkeys(
-            (model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN), calibration(0.994, 0.957, 0.776)
-        ),
+        **dict.fromkeys(MEANS, calibration(0.994, 0.957, 0.776)),
         model.Statistic.VARIANCE: calibration(0.938, 0.828, 0.66),
     }
 
@@ -464,13 +457,12 @@ class CalibratedCityWide(JointMechanism):
         noise = self._noise
         mean = _drawn_to(noisy[0] * unit / many, noise[0], LEVEL * upper, upper / 6)
         mean = float(np.clip(mean, 0.0, upper))
-        value = {model.Statistic.MEAN: mean, model.Statistic.VEHICLE_MEAN: mean}
+        value = dict.fromkeys(MEANS, mean)
         if paired:
             found = mean * (upper - mean) - noisy[1] * unit**2 / many
             likely = pooling_estimates.VARIANCE_UNIT * upper**2
-            found = max(
-                _drawn_to(found, noise[1], likely, likely / 2), pooling_estimates.LEAST_VARIANCE * likely
-            )
+            found = _drawn_to(found, noise[1], likely, likely / 2)
+            found = max(found, pooling_estimates.LEAST_VARIANCE * likely)
             value[model.Statistic.VARIANCE] = min(found, mean * (upper - mean))
         return value
 
@@ -479,10 +471,7 @@ class CalibratedCityWide(JointMechanism):
 
         It joins the noise of the city's number and how far bins usually lie from it.
         """
-        own = dict.fromkeys(
-            (model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN),
-            pooling_estimates.city_wide_error(self._design),
-        )
+        own = dict.fromkeys(MEANS, pooling_estimates.city_wide_error(self._design))
         if model.Statistic.VARIANCE in self.statistics:
             own[model.Statistic.VARIANCE] = self._usual_spread.error
         return _errors(own, self.statistics, self.public.bound)
@@ -492,7 +481,7 @@ class CalibratedCityWide(JointMechanism):
         upper = float(self.public.bound.upper)
         tail = float(ndtri((1 + interval_level) / 2)) * np.sqrt(np.pi / 2)
         usual = tail * pooling_estimates.city_wide_error(self._design)
-        found = dict.fromkeys((model.Statistic.MEAN, model.Statistic.VEHICLE_MEAN), np.minimum(usual, upper))
+        found = dict.fromkeys(MEANS, np.minimum(usual, upper))
         if model.Statistic.VARIANCE in self.statistics:
             low, high = self._usual_spread.ends[posterior.LEVELS[-1]]
             found[model.Statistic.VARIANCE] = (high - low) / 2

@@ -114,9 +114,8 @@ def pooled_estimates(
     around = design.covariates**2 @ slope_variance
     mean, told = _levels(design, x, base, unit, measure)
     slope = float(np.hypot(beta[1], np.sqrt(slope_variance[1])))
-    city = CityLevel(
-        max(centre + beta[0], pooling_design.LEAST_UNIT * pooling_design.LEVEL * upper), unit, slope
-    )
+    least = pooling_design.LEAST_UNIT * pooling_design.LEVEL * upper
+    city = CityLevel(max(centre + beta[0], least), unit, slope)
     means = {Statistic.MEAN: _posterior(design, told, city, around, (mean, mean), np.zeros(counts.bins))}
     if Statistic.VEHICLE_MEAN in design.statistics:
         own, further = _over_vehicles(design.for_vehicle_means, x, mean, unit, measure)

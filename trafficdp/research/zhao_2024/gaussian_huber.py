@@ -77,13 +77,8 @@ def least_vehicles(
     alpha, beta, mean_absolute = settings.calibrated(one)
 
     def pays(vehicles: int) -> bool:
-        shape = HuberParameters(
-            np.full(vehicles, 1 / vehicles),
-            np.full(vehicles, threshold),
-            np.zeros(vehicles, dtype=np.int64),
-            1,
-            upper,
-        )
+        weight, thresholds = np.full(vehicles, 1 / vehicles), np.full(vehicles, threshold)
+        shape = HuberParameters(weight, thresholds, np.zeros(vehicles, dtype=np.int64), 1, upper)
         error = typical_smooth_sensitivity(shape, beta)[0] * mean_absolute / alpha[0]
         return bool(error < upper / (vehicles * epsilon))
 
