@@ -9,20 +9,10 @@ from datetime import date, datetime, timedelta
 import numpy as np
 from sqlglot import exp
 
+from trafficdp import model
 from trafficdp.arrays import BoolArray, IntArray
 from trafficdp.binning.cells import cells_from_text
 from trafficdp.errors import TrafficdpError
-from trafficdp.model import (
-    DAYS,
-    HOURS_A_WEEK,
-    Grid,
-    Period,
-    Place,
-    Selection,
-    StudyArea,
-    hours_by_day,
-    resolution_of,
-)
 from trafficdp.query import dialect
 from trafficdp.store.store_files import quoted
 
@@ -31,7 +21,7 @@ from trafficdp.store.store_files import quoted
 
 Week = BoolArray
 """Which hours of the week, shape (168,), Monday 00:00 first."""
-DAY_NAMES = tuple(day.lower() for day in DAYS)
+DAY_NAMES = tuple(day.lower() for day in model.DAYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +33,15 @@ class Filter:
 
     first: date
     last: date
-    selection: Selection
+    selection: model.Selection
 
     @classmethod
     def of(
-        cls, period: Period, week: Week, places: list[tuple[Place, ...]], cells: frozenset[int] | None
+        cls,
+        period: model.Period,
+        week: Week,
+        places: list[tuple[model.Place, ...]],
+        cells: frozenset[int] | None,
     ) -> Filter:
         """Return these conditions in one normal form, so that equal conditions are equal.
 
@@ -62,14 +56,14 @@ class Filter:
         return cls(
             period.first,
             period.last,
-            Selection(
+            model.Selection(
                 None if len(hours) == int(present.sum()) else tuple(hours.tolist()),
                 tuple(tuple(sorted(clauses[key], key=lambda place: place.name)) for key in sorted(clauses)),
                 None if cells is None else tuple(sorted(cells)),
             ),
         )
 
-    def to_sql(self, period: Period, resolution: int | None) -> list[str]:
+    def to_sql(self, period: model.Period, resolution: int | None) -> list[str]:
         """Return the conditions as SQL predicates in one spelling; days of the whole ``period`` need none.
 
         ``period`` is the configured one, ``resolution`` the H3 resolution of the configured cells.
@@ -85,32 +79,34 @@ class Filter:
             parts.append(box or _one_of("area", [quoted(place.name) for place in clause]))
         cells = self.selection.cells
         if cells is not None:
-            own = int(resolution_of(np.array(cells[:1], dtype=np.uint64))[0])
+            own = int(model.resolution_of(np.array(cells[:1], dtype=np.uint64))[0])
             name = "cell" if own == resolution else f"h3({own})"
             parts.append(_one_of(name, [f"'{cell:x}'" for cell in cells]))
         return parts
 
 
-def zones_of(grid: Grid) -> tuple[Place, ...]:
+def zones_of(grid: model.Grid) -> tuple[model.Place, ...]:
     """Return the zones of the configured map as places; none where it has hexagons."""
     zones = grid.zones
     if zones is None:
         return ()
-    return tuple(Place(*each) for each in zip(zones.names, map(StudyArea, zones.shapes), strict=True))
+    return tuple(
+        model.Place(*each) for each in zip(zones.names, map(model.StudyArea, zones.shapes), strict=True)
+    )
 
 
-def _present(period: Period) -> Week:
+def _present(period: model.Period) -> Week:
     """Return a mask of the hours of the week, shape (168,): True on the weekdays that ``period`` has."""
     days = min((period.last - period.first).days, 6)
     weekdays = [(period.first + timedelta(days=each)).weekday() for each in range(days + 1)]
     present = np.zeros((7, 24), dtype=np.bool_)
     present[weekdays] = True
-    return present.reshape(HOURS_A_WEEK)
+    return present.reshape(model.HOURS_A_WEEK)
 
 
 def _week_to_sql(hours_of_week: tuple[int, ...], days_there_are: int) -> str:
     groups = []
-    for days, hours in hours_by_day(hours_of_week):
+    for days, hours in model.hours_by_day(hours_of_week):
         conditions = []
         if len(days) < days_there_are:
             conditions.append(_numbers_to_sql("weekday", days, [f"'{name}'" for name in DAY_NAMES]))
@@ -132,7 +128,7 @@ def _one_of(name: str, values: list[str]) -> str:
     return f"{name} = {values[0]}" if len(values) == 1 else f"{name} IN ({', '.join(values)})"
 
 
-def days_of_period(period: Period, first: date, last: date) -> Period:
+def days_of_period(period: model.Period, first: date, last: date) -> model.Period:
     """Return the part of ``period`` from ``first`` to ``last``; raise ConfigError when it has no day."""
     return replace(period, first=max(period.first, first), last=min(period.last, last))
 
@@ -140,7 +136,7 @@ def days_of_period(period: Period, first: date, last: date) -> Period:
 BOX = "in_box("
 _HOUR = "hour BETWEEN 7 AND 9"
 _DAY = "weekday = 'monday'"
-_HOURS: IntArray = np.arange(HOURS_A_WEEK, dtype=np.int64)
+_HOURS: IntArray = np.arange(model.HOURS_A_WEEK, dtype=np.int64)
 _COMPARISONS: dict[type[exp.Expr], Callable[[IntArray, int], Week]] = {
     exp.EQ: lambda numbers, value: numbers == value,
     exp.NEQ: lambda numbers, value: numbers != value,
@@ -212,7 +208,7 @@ def _value(node: exp.Expr, name: str) -> int:
     return found[0]
 
 
-Named = Callable[[], Mapping[str, int | Place]]
+Named = Callable[[], Mapping[str, int | model.Place]]
 """Gives the hexagon or zone of every name of a place, in lower case."""
 _VALUES = {
     "speed": "speeds are what is protected, and cannot be a condition",
@@ -236,8 +232,8 @@ class _Found:
 
     first: date
     last: date
-    week: Week = field(default_factory=lambda: np.ones(HOURS_A_WEEK, dtype=np.bool_))
-    places: list[tuple[Place, ...]] = field(default_factory=list)
+    week: Week = field(default_factory=lambda: np.ones(model.HOURS_A_WEEK, dtype=np.bool_))
+    places: list[tuple[model.Place, ...]] = field(default_factory=list)
     cells: frozenset[int] | None = None
     start: datetime = datetime.min
     end: datetime = datetime.max
@@ -246,8 +242,8 @@ class _Found:
 
 def read_where(
     where: exp.Expr | None,
-    period: Period,
-    areas: Mapping[str, StudyArea],
+    period: model.Period,
+    areas: Mapping[str, model.StudyArea],
     named: Named,
     resolution: int | None,
     remarks: list[str],
@@ -284,7 +280,7 @@ def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _read(
-    node: exp.Expr, found: _Found, areas: Mapping[str, StudyArea], named: Named, resolution: int | None
+    node: exp.Expr, found: _Found, areas: Mapping[str, model.StudyArea], named: Named, resolution: int | None
 ) -> None:
     names = {dialect.name_of(column) for column in node.find_all(exp.Column)}
     refused = sorted(name for name in names if name in _VALUES)
@@ -396,8 +392,8 @@ def _apply_time(found: _Found) -> None:
         return
     if found.last - found.first > timedelta(days=6):
         raise dialect.RefusedError("a stretch that begins or ends within a day is a week at most", _TIMES)
-    within = np.zeros(HOURS_A_WEEK, dtype=np.bool_)
-    within[(start.weekday() * 24 + start.hour + np.arange(hours)) % HOURS_A_WEEK] = True
+    within = np.zeros(model.HOURS_A_WEEK, dtype=np.bool_)
+    within[(start.weekday() * 24 + start.hour + np.arange(hours)) % model.HOURS_A_WEEK] = True
     found.week = found.week & within
 
 
@@ -417,7 +413,7 @@ def _listed(node: exp.Expr, what: str, works: str) -> list[str]:
     return [dialect.string_of(each, what, works) for each in values]
 
 
-def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
+def _areas(node: exp.Expr, areas: Mapping[str, model.StudyArea]) -> tuple[model.Place, ...]:
     known = {name.casefold(): name for name in areas}
     works = f"area = {quoted(min(areas))}" if areas else "[[areas]] with a name in the configuration"
     places = []
@@ -425,7 +421,7 @@ def _areas(node: exp.Expr, areas: Mapping[str, StudyArea]) -> tuple[Place, ...]:
         name = known.get(text.strip().casefold())
         if name is None:
             raise dialect.RefusedError("there is no such area", works)
-        places.append(Place(name, areas[name]))
+        places.append(model.Place(name, areas[name]))
     return tuple(places)
 
 
@@ -438,17 +434,17 @@ def _read_places(node: exp.Expr, named: Named, found: _Found) -> None:
         what = "no map calls a place so" if known else "no map was released that names places"
         todo = works if known else _CELLS
         raise dialect.RefusedError(what, todo, node)
-    places = [place for each in texts if isinstance(place := known[each], Place)]
+    places = [place for each in texts if isinstance(place := known[each], model.Place)]
     cells = frozenset(cell for each in texts if isinstance(cell := known[each], int))
     if places:
         found.places.append(tuple(places))
     else:
-        if len(set(resolution_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
+        if len(set(model.resolution_of(np.array(sorted(cells), dtype=np.uint64)).tolist())) > 1:
             raise dialect.RefusedError(_ONE_LIST, "places of one resolution", node)
         found.cells = cells if found.cells is None else _both(found.cells, cells, node)
 
 
-def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:
+def _box(corners: list[exp.Expr], node: exp.Expr) -> model.Place:
     works = "in_box(west, south, east, north), in degrees"
     if len(corners) != 4:
         raise dialect.RefusedError("a box has four sides", works, node)
@@ -456,7 +452,7 @@ def _box(corners: list[exp.Expr], node: exp.Expr) -> Place:
     west, south, east, north = numbers
     try:
         name = f"{BOX}{west!r}, {south!r}, {east!r}, {north!r})"
-        return Place(name, StudyArea.from_bbox(west, south, east, north))
+        return model.Place(name, model.StudyArea.from_bbox(west, south, east, north))
     except TrafficdpError:
         raise dialect.RefusedError("this is not a box", works, node) from None
 
@@ -476,7 +472,7 @@ def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
         cells = cells_from_text(texts)
     except TrafficdpError:
         raise dialect.RefusedError("this is no hexagon of H3", works, node) from None
-    found = sorted(set(resolution_of(cells).tolist()))
+    found = sorted(set(model.resolution_of(cells).tolist()))
     if found != [resolution]:
         got = "resolution " + ", ".join(map(str, found))
         raise dialect.RefusedError("the hexagons are of another resolution", f"h3({found[0]}) IN (...)", got)
@@ -484,7 +480,7 @@ def _cells(node: exp.Expr, resolution: int | None) -> frozenset[int]:
 
 
 def _both(one: frozenset[int], other: frozenset[int], node: exp.Expr) -> frozenset[int]:
-    resolutions = resolution_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
+    resolutions = model.resolution_of(np.array([min(one), min(other)], dtype=np.uint64)) if one else None
     if resolutions is not None and resolutions[0] != resolutions[1]:
         raise dialect.RefusedError(_ONE_LIST, "hexagons of one resolution", node)
     return one & other

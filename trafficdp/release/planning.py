@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from trafficdp import model
 from trafficdp.arrays import FloatArray
 from trafficdp.binning.cells import parents_of
 from trafficdp.binning.places import hours_of_day, longer_slots_of, zone_km2
@@ -20,17 +21,6 @@ from trafficdp.context.read import check_context
 from trafficdp.errors import DataError, UninformativeReleaseError, UsageError, positive
 from trafficdp.mechanisms.registry import calibrated_from_facts
 from trafficdp.mechanisms.simulated_cities import SimulatesOwnCity
-from trafficdp.model import (
-    LONGER,
-    OFFSET,
-    Coded,
-    ContributionBound,
-    Counts,
-    Grid,
-    Statistic,
-    as_json,
-    from_json,
-)
 from trafficdp.planner import allocation as planner_allocation
 from trafficdp.planner import suggest
 from trafficdp.planner.adaptive import choose_mosaic
@@ -53,12 +43,12 @@ from trafficdp.store.vault_fixes import is_imported
 # would choose now.
 
 
-def _lists(arrays: Mapping[Statistic, FloatArray]) -> dict[str, list[float]]:
+def _lists(arrays: Mapping[model.Statistic, FloatArray]) -> dict[str, list[float]]:
     return {each.value: own.tolist() for each, own in arrays.items()}
 
 
-def _arrays(lists: Mapping[str, list[float]]) -> dict[Statistic, FloatArray]:
-    return {Statistic(name): np.array(own, dtype=np.float64) for name, own in lists.items()}
+def _arrays(lists: Mapping[str, list[float]]) -> dict[model.Statistic, FloatArray]:
+    return {model.Statistic(name): np.array(own, dtype=np.float64) for name, own in lists.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,21 +60,21 @@ class SavedPlan:
     """
 
     data_version: str
-    grid: Grid
-    bound: ContributionBound
+    grid: model.Grid
+    bound: model.ContributionBound
     loss: Annotated[Loss, LOSS_TEXT]
-    tolerance: Mapping[Statistic, float]
+    tolerance: Mapping[model.Statistic, float]
     min_vehicles: int
     interval_level: float
     accounting: str
-    mechanism: Mapping[Statistic, str]
-    calibrated: Annotated[Mapping[str, Any], Coded(dict, dict)]
-    error: Annotated[Mapping[Statistic, FloatArray], Coded(_lists, _arrays)]
+    mechanism: Mapping[model.Statistic, str]
+    calibrated: Annotated[Mapping[str, Any], model.Coded(dict, dict)]
+    error: Annotated[Mapping[model.Statistic, FloatArray], model.Coded(_lists, _arrays)]
     reason: str
     loss_pico: int
 
     @classmethod
-    def of(cls, allocation: planner_allocation.Allocation, grid: Grid, data_version: str) -> SavedPlan:
+    def of(cls, allocation: planner_allocation.Allocation, grid: model.Grid, data_version: str) -> SavedPlan:
         """Return the plan that freezes ``allocation``, made for ``grid`` from the data ``data_version``."""
         request = allocation.request
         return cls(
@@ -105,7 +95,7 @@ class SavedPlan:
 
     def to_json(self) -> str:
         """Return the canonical JSON text of all that is frozen, with its digest."""
-        facts = as_json(self)
+        facts = model.as_json(self)
         return canonical({**facts, "sha256": hashlib.sha256(canonical(facts).encode()).hexdigest()})
 
     @classmethod
@@ -123,7 +113,7 @@ class SavedPlan:
                 got="another text than its digest says",
                 todo="plan and save again",
             )
-        return from_json(cls, facts)
+        return model.from_json(cls, facts)
 
     def require_data(self, data_version: str) -> None:
         """Raise UsageError unless the data is what the plan was made from."""
@@ -135,7 +125,7 @@ class SavedPlan:
                 todo="plan again on the data that there is now, and save it",
             )
 
-    def allocation(self, counts: Counts, request: Request) -> planner_allocation.Allocation:
+    def allocation(self, counts: model.Counts, request: Request) -> planner_allocation.Allocation:
         """Return the Allocation that executes exactly the saved calibrated mechanism.
 
         ``counts`` has all bins of ``grid``. ``request`` is that of the configuration: what the plan froze
@@ -185,7 +175,7 @@ class SavedPlan:
         )
 
 
-LookedAt = Callable[[Grid], None]
+LookedAt = Callable[[model.Grid], None]
 """Told of every map before it is looked at, for a progress bar."""
 
 
@@ -208,7 +198,7 @@ class Planning:
         vault_fixes.pin_area(curator.vault, config.grid.area.hash, dry_run=True)
         check_context(config.context)
         self._looked_at = looked_at or (lambda grid: None)
-        self._known: tuple[Grid, Contributions] | None = None
+        self._known: tuple[model.Grid, Contributions] | None = None
 
     def plan(self, loss: Loss | None, question: results.PlanQuestion) -> results.Plan:
         """Return the plan at ``loss`` (None: the configured one).
@@ -273,7 +263,7 @@ class Planning:
             request = replace(request, loss=plan.allocation.request.loss)
 
     def _request(
-        self, loss: Loss | None, question: results.PlanQuestion, grid: Grid | None = None
+        self, loss: Loss | None, question: results.PlanQuestion, grid: model.Grid | None = None
     ) -> Request:
         """What is asked of the planner, of ``grid`` or the configured one."""
         grid = grid or self._config.grid
@@ -302,7 +292,7 @@ class Planning:
 
     def _at(
         self,
-        grid: Grid,
+        grid: model.Grid,
         request: Request,
         question: results.PlanQuestion,
         answer: results.Answer | None = None,
@@ -460,18 +450,20 @@ class Planning:
             todo="; ".join(ways) or "gather more vehicles",
         )
 
-    def _growth_of_refused(self, grid: Grid, request: Request, epsilon: float) -> suggest.DataNeeded | None:
+    def _growth_of_refused(
+        self, grid: model.Grid, request: Request, epsilon: float
+    ) -> suggest.DataNeeded | None:
         """How far the counts would have to grow for the refused map, which needs ``epsilon``, to pass."""
 
-        def needed_on(candidate: Grid) -> Loss | None:
+        def needed_on(candidate: model.Grid) -> Loss | None:
             return suggest.Maps(self._counts(candidate), candidate, request).least_passing_loss()
 
         return suggest.data_needed(grid, PureDP.of(rounded_up(epsilon)), request.loss, needed_on)
 
     def _needed_for(
         self, request: Request, width: float, goal: planner_allocation.WidthGoal
-    ) -> Callable[[Grid], Loss | None]:
-        def needed_on(candidate: Grid) -> Loss | None:
+    ) -> Callable[[model.Grid], Loss | None]:
+        def needed_on(candidate: model.Grid) -> Loss | None:
             counts = self._counts(candidate)
             if not bool(np.any(counts.users_per_bin >= request.min_vehicles)):
                 return None
@@ -479,7 +471,7 @@ class Planning:
 
         return needed_on
 
-    def _contributions(self, grid: Grid, *, may_be_empty: bool = False) -> Contributions:
+    def _contributions(self, grid: model.Grid, *, may_be_empty: bool = False) -> Contributions:
         """Return ``Curator.counted`` on ``grid``; that of the configured map is cached.
 
         Raises UsageError when the map has no bin, unless it ``may_be_empty``.
@@ -498,16 +490,16 @@ class Planning:
             )
         return found
 
-    def _counts(self, grid: Grid) -> Counts:
+    def _counts(self, grid: model.Grid) -> model.Counts:
         """Return the counts of ``grid``; those of unions of the configured slots are merged from these."""
         self._looked_at(grid)
         own, kind = self._config.grid, grid.slot_kind
-        if kind not in LONGER[own.slot_kind] or grid != replace(own, slot_kind=kind):
+        if kind not in model.LONGER[own.slot_kind] or grid != replace(own, slot_kind=kind):
             return self._contributions(grid, may_be_empty=True).counts
         here = self._contributions(own, may_be_empty=True).counts
-        return here.merged(here.cell, longer_slots_of(own, here.slot, kind) - OFFSET[kind]).counts
+        return here.merged(here.cell, longer_slots_of(own, here.slot, kind) - model.OFFSET[kind]).counts
 
-    def _guess(self, grid: Grid) -> Counts:
+    def _guess(self, grid: model.Grid) -> model.Counts:
         """Return approximate counts of ``grid`` quickly, by merging the configured hexagons into parents."""
         own = self._config.grid.resolution
         if grid.resolution is not None and own is not None and grid.resolution > own:
@@ -529,7 +521,7 @@ def uninformative_plan_error(plan: results.Plan) -> UninformativeReleaseError:
 
 
 def _allocating(
-    grid: Grid, counts: Counts, request: Request
+    grid: model.Grid, counts: model.Counts, request: Request
 ) -> Callable[[Loss], planner_allocation.Allocation]:
     """Return a function that plans ``request`` on ``grid`` from ``counts`` at the loss it is given."""
     hour, allowed = hours_of_day(grid, counts.slot), grid.may_publish(counts.cell, counts.slot)
