@@ -138,6 +138,8 @@ def median_cap(counts: Counts) -> IntArray:
 def argmax_cap(counts: Counts) -> IntArray:
     """Return, for each bin, the cap m that maximises (sum_l min(m_l, m)) / sqrt(m); the largest of equals.
 
+    From public counts: m_l is the number of records of vehicle l in the bin. Shape (G,).
+
     Only the distinct counts need to be tried: between two consecutive ones the function is A/s + B s with s =
     sqrt(m), A and B >= 0, which is convex in s and so largest at an end.
     """

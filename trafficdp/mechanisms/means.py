@@ -215,7 +215,10 @@ def laplace_sum_query(
 
 
 def largest_move(clip_set: Box | ClaimedSums) -> IntArray:
-    """Return the most that one vehicle changes each sum of ``clip_set``, in the sums' whole units, (G,)."""
+    """Return the most that one vehicle's values change each sum of ``clip_set``, in its whole units, (G,).
+
+    From public counts; of a ``Box`` that is its upper end, of ``ClaimedSums`` what its theorem claims.
+    """
     largest = np.zeros(clip_set.support.coordinates, dtype=np.int64)
     move = clip_set.high if isinstance(clip_set, Box) else clip_set.move
     np.maximum.at(largest, clip_set.support.coordinate, move)

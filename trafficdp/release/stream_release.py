@@ -273,7 +273,10 @@ def publication_of(
 
 
 def stream_facts(specification: release_specification.Specification, step: int, number: int) -> StreamStated:
-    """Return what the manifest says of the stream and of its publication ``number``, made after ``step``."""
+    """Return what the manifest says of the stream and of its publication ``number`` (from 1).
+
+    It was made at the end of the ``step`` (from 0) of the stream's time.
+    """
     sums = running_sums_of(specification)
     allowance, horizon = sums.allowance, sums.horizon
     return StreamStated(
