@@ -29,6 +29,9 @@ from typing import Any
 
 import duckdb
 
+# it lists the fonts that there are, for all time: a command that is short of memory would list few
+import matplotlib.font_manager  # noqa: F401
+
 from fault_commands import COMMANDS, RELEASE, Facts, austin, copy_of, facts_of, kept, run, run_one
 from store_damage import damage, damages, put_back, subsets
 from system_calls import READS, SYNCS, WRITES, Call, Decision, Kill, PowerCut, watched, why_not
