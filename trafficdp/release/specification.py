@@ -185,9 +185,11 @@ class Specification:
     def from_json(cls, text: str | bytes) -> Specification:
         """Return the specification that ``to_json`` wrote."""
         facts: dict[str, Any] = json.loads(text)
-        if "cell" not in facts:
-            facts["cell"], facts["slot"] = declared_bins(model.from_json(model.Grid, facts["grid"]))
-        return model.from_json(cls, facts)
+        found = model.from_json(cls, {"cell": [], "slot": [], **facts})
+        if "cell" in facts:
+            return found
+        cell, slot = declared_bins(found.grid)
+        return replace(found, cell=cell, slot=slot)
 
 
 LIMITS = {

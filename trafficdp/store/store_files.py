@@ -299,13 +299,13 @@ def _holder(descriptor: int) -> str:
 
 
 _READ_ONLY = ("read-only", "permission denied", "not permitted")
+_FULL = ("no space left", "disk full", "out of disk", "file too large", "could not write", "failed to write")
 _SYSTEM = {
     "too many open files": errno.EMFILE,
     "cannot allocate memory": errno.ENOMEM,
     "input/output error": errno.EIO,
     "fsync failed": errno.EIO,
-    **dict.fromkeys(("no space left", "disk full", "out of disk"), errno.ENOSPC),
-    **dict.fromkeys(("file too large", "could not write", "failed to write"), errno.ENOSPC),
+    **dict.fromkeys(_FULL, errno.ENOSPC),
 }
 """What DuckDB says of an error of the system, and its number."""
 _BUSY = ("could not set lock", "conflicting lock")
